@@ -1,0 +1,51 @@
+# The one door: every task of this project starts here.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup demo test test-unit test-spark test-crash check fix bench bench-pyflink clean
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## make .venv with penstock and its tools in it (quick the second time)
+
+$(VENV)/.ready: pyproject.toml
+	@echo "setting up $(VENV): the first time this downloads Spark (450 MB) and takes a minute or two"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup ## word count from a real socket: sets up everything, runs, explains
+	@$(BIN)/python examples/demo.py
+
+test: setup ## all tests: unit, then on Spark, then with killed processes
+	@$(BIN)/python -m pytest
+
+test-unit: setup ## the tests that need no Spark (seconds)
+	@$(BIN)/python -m pytest -m "not spark and not crash"
+
+test-spark: setup ## the tests on a real local Spark
+	@$(BIN)/python -m pytest -m spark
+
+test-crash: setup ## the tests that kill real processes
+	@$(BIN)/python -m pytest -m crash
+
+check: setup ## ruff and strict mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+fix: setup ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup ## throughput and fixed cost against Spark's own ways, in one run
+	@$(BIN)/python -m benchmarks.run
+
+bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
+	@$(BIN)/python -m benchmarks.run --pyflink
+
+clean: ## remove what the tools left behind
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
