@@ -72,3 +72,144 @@ class TypeMismatchError(PenstockError):
     def __str__(self) -> str:
         where = f"field {self.path!r}" if self.path else "the record"
         return f"{where} does not fit its declared type {self.type_info!r}; got {self.shown}"
+
+
+class InvalidJobError(PenstockError):
+    """A program cannot be run as it was written; the text says what to change."""
+
+
+class DuplicateUidError(InvalidJobError):
+    """Two steps of one job carry the same uid."""
+
+    def __init__(self, uid: str, first: str, second: str) -> None:
+        super().__init__(uid, first, second)
+        self.uid = uid
+        self.first = first
+        self.second = second
+
+    def __str__(self) -> str:
+        return (
+            f"uid {self.uid!r} is given twice: at {self.first} and at {self.second}; "
+            "every step needs a uid of its own"
+        )
+
+
+class UnserializableFunctionError(InvalidJobError):
+    """A function cannot be shipped to the tasks because of something it captured."""
+
+    def __init__(self, step: str, captured: str, reason: str) -> None:
+        super().__init__(step, captured, reason)
+        self.step = step
+        self.captured = captured
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step!r} cannot be shipped to the tasks: it captures {self.captured} "
+            f"({self.reason}); create it in open() instead"
+        )
+
+
+class UserFunctionError(PenstockError):
+    """A user function raised; ``user_traceback`` holds its own frames only."""
+
+    def __init__(self, step: str, record: object, cause: str, user_traceback: str) -> None:
+        self.shown = _show(record)
+        super().__init__(step, self.shown, cause, user_traceback)
+        self.step = step
+        self.cause = cause
+        self.user_traceback = user_traceback
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step!r} failed on record {self.shown}: {self.cause}\n"
+            f"{self.user_traceback.rstrip()}"
+        )
+
+
+class StepError(PenstockError):
+    """A step could not go on for a reason of penstock's own; names the step and the record."""
+
+    def __init__(self, step: str, record: object, cause: str) -> None:
+        self.shown = _show(record)
+        super().__init__(step, self.shown, cause)
+        self.step = step
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return f"step {self.step!r}, record {self.shown}: {self.cause}"
+
+
+class MicroBatchFailedError(PenstockError):
+    """A micro-batch failed in every try it was given."""
+
+    def __init__(self, stage: str, batch: int, tries: int, cause: str) -> None:
+        super().__init__(stage, batch, tries, cause)
+        self.stage = stage
+        self.batch = batch
+        self.tries = tries
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return (
+            f"stage {self.stage!r}: micro-batch {self.batch} failed in all {self.tries} tries; "
+            f"the last one said: {self.cause}"
+        )
+
+
+class CorruptSegmentError(PenstockError):
+    """A channel segment is not what its producer wrote."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"channel segment {self.path} cannot be read: {self.reason}"
+
+
+class RuntimeSetupError(PenstockError):
+    """What penstock runs on is missing or of the wrong version; says what to install."""
+
+
+class JobCancelledError(PenstockError):
+    """The job was cancelled before it finished."""
+
+    def __init__(self, job_name: str) -> None:
+        super().__init__(job_name)
+        self.job_name = job_name
+
+    def __str__(self) -> str:
+        return f"job {self.job_name!r} was cancelled"
+
+
+class ConnectorError(PenstockError):
+    """A source or sink cannot do its work."""
+
+
+class LostStagedFileError(ConnectorError):
+    """A file that a task staged is not what the task left behind."""
+
+    def __init__(self, path: str, expected_size: int, size: int) -> None:
+        super().__init__(path, expected_size, size)
+        self.path = path
+        self.expected_size = expected_size
+        self.size = size
+
+    def __str__(self) -> str:
+        return f"staged file {self.path} needs {self.expected_size} bytes; got {self.size}"
+
+
+class LostReceiverError(ConnectorError):
+    """Nobody is there any more to receive what a job collects."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(step)
+        self.step = step
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step!r} collects values for a program that is gone; "
+            "keep the sink alive while the job runs, in the process that runs it"
+        )
