@@ -1,6 +1,40 @@
 """What programs of every kind share: types, rows, configuration, time."""
 
+from penstock.common.config_options import ConfigOption, ConfigOptions
+from penstock.common.configuration import Configuration
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
 from penstock.common.row import Row, RowKind
+from penstock.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from penstock.common.time import Duration, Instant, Time
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.watermark_strategy import WatermarkStrategy
 
-__all__ = ["Row", "RowKind", "TypeInformation", "Types"]
+__all__ = [
+    "ByteArraySchema",
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "DeserializationSchema",
+    "Duration",
+    "Encoder",
+    "Instant",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "Row",
+    "RowKind",
+    "SerializationSchema",
+    "SimpleStringSchema",
+    "Time",
+    "TypeInformation",
+    "Types",
+    "WatermarkStrategy",
+]

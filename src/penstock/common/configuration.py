@@ -1,0 +1,160 @@
+"""Key and value pairs given to a program, kept as they came."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Protocol, TypeVar
+
+from penstock.common.option_kinds import BOOLEAN, FLOAT, INTEGER, STRING, OptionKind
+from penstock.errors import OptionValueError
+
+__all__ = ["Configuration"]
+
+T = TypeVar("T")
+
+
+class _Keyed(Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+class Configuration:
+    """Plain storage of options; nothing is checked before a job is built.
+
+    Values keep the type they were set with and are converted when read as another one.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._values: dict[str, object] = dict(other._values) if other is not None else {}
+
+    @classmethod
+    def from_dict(cls, map: Mapping[str, object]) -> Configuration:  # noqa: A002 PyFlink's name
+        """Create a configuration of the given pairs."""
+        configuration = cls()
+        configuration._values.update(map)
+        return configuration
+
+    def get(self, option: str | _Keyed, default_value: Any = None) -> Any:
+        """Return what was stored under a key, unconverted."""
+        return self._values.get(_key(option), default_value)
+
+    def set(self, option: str | _Keyed, value: object) -> Configuration:
+        """Store any value."""
+        self._values[_key(option)] = value
+        return self
+
+    def get_string(self, key: str, default_value: str) -> str:
+        """Return the value of a key as text."""
+        return self._read(key, STRING, default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Store text."""
+        return self.set(key, value)
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        """Return the value of a key as a whole number."""
+        return self._read(key, INTEGER, default_value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Store a whole number."""
+        return self.set(key, value)
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        """Return the value of a key as a truth value."""
+        return self._read(key, BOOLEAN, default_value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Store a truth value."""
+        return self.set(key, value)
+
+    def get_float(self, key: str, default_value: float) -> float:
+        """Return the value of a key as a number."""
+        return self._read(key, FLOAT, float(default_value))
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Store a number."""
+        return self.set(key, float(value))
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """Return the value of a key as bytes."""
+        return self._read(key, _BYTES, default_value)
+
+    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Store bytes."""
+        return self.set(key, bytes(value))
+
+    def key_set(self) -> builtins.set[str]:
+        """Return all keys."""
+        return builtins.set(self._values)
+
+    def contains_key(self, key: str) -> bool:
+        """Tell whether a key is set."""
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        """Forget a key; tell whether it was set."""
+        if key not in self._values:
+            return False
+        del self._values[key]
+        return True
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Take over all pairs of another configuration, keys behind a prefix if given."""
+        for key, value in other._values.items():
+            self._values[(prefix or "") + key] = value
+        return self
+
+    def add_all_to_dict(self, target_dict: MutableMapping[str, Any]) -> None:
+        """Put all pairs into a dict, unconverted."""
+        target_dict.update(self._values)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return all pairs as text."""
+        return {key: STRING.parse(value) for key, value in self._values.items()}
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """Split a list: ``a;b``, or ``[a, b]`` as YAML writes it."""
+        text = (value or "").strip()
+        if text.startswith("[") and text.endswith("]"):
+            items = text[1:-1].split(",")
+            return [item.strip().strip("'\"") for item in items if item.strip()]
+        return text.split(";") if text else []
+
+    def _read(self, key: str, kind: OptionKind[T], default: T) -> T:
+        if key not in self._values:
+            return default
+        value = self._values[key]
+        try:
+            return kind.parse(value)
+        except ValueError as error:
+            raise OptionValueError(key, value, kind.expected) from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.to_dict().items()))
+
+    def __str__(self) -> str:
+        pairs = (f"{key}={value}" for key, value in self.to_dict().items())
+        return f"{{{', '.join(pairs)}}}"
+
+    def __repr__(self) -> str:
+        return f"Configuration({self._values!r})"
+
+
+def _key(option: str | _Keyed) -> str:
+    return option if isinstance(option, str) else option.key
+
+
+def _parse_bytes(value: object) -> bytearray:
+    if not isinstance(value, bytes | bytearray):
+        raise ValueError(value)
+    return bytearray(value)
+
+
+_BYTES = OptionKind("bytes", _parse_bytes)

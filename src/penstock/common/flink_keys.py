@@ -1,0 +1,121 @@
+"""Flink's configuration keys that penstock knows and does not act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+__all__ = ["FLINK_KEYS", "is_flink_key"]
+
+_TRACKING = "keyed-state-enabled sample-interval history-size state-name-as-variable"
+
+# A prefix, and the rest of each key under it.
+_GROUPS: Mapping[str, str] = {
+    "execution.checkpointing.": """
+        interval interval-during-backlog mode timeout sync-phase-timeout min-pause
+        max-concurrent-checkpoints tolerable-failed-checkpoints num-retained
+        externalized-checkpoint-retention dir savepoint-dir create-subdir storage incremental
+        data-inline-threshold write-buffer-size snapshot-compression aligned-checkpoint-timeout
+        during-recovery.enabled checkpoints-after-tasks-finish
+        checkpoints-after-tasks-finish.enabled cleaner.parallel-mode local-backup.enabled
+        local-backup.dirs
+    """,
+    "execution.checkpointing.unaligned.": """
+        enabled forced max-subtasks-per-channel-state-file interruptible-timers.enabled
+        interruptible-timers.emit-intermediate-watermarks recover-output-on-downstream.enabled
+    """,
+    "execution.checkpointing.file-merging.": """
+        enabled across-checkpoint-boundary pool-blocking max-file-size max-space-amplification
+        max-subtasks-per-file
+    """,
+    "execution.state-recovery.": """
+        path claim-mode ignore-unclaimed-state from-local without-channel-state.checkpoint-id
+        approximate-local-recovery
+    """,
+    "execution.": """
+        attached target buffer-timeout buffer-timeout.enabled buffer-timeout.interval
+        savepoint.path savepoint.ignore-unclaimed-state savepoint-restore-mode
+    """,
+    "pipeline.": """
+        sources.pause-until-first-checkpoint auto-generate-uids auto-watermark-interval
+        object-reuse operator-chaining operator-chaining.enabled jars classpaths
+        global-job-parameters generic-types force-kryo closure-cleaner-level
+    """,
+    "state.": "checkpoints.dir savepoints.dir checkpoints.num-retained backend.incremental",
+    "state.changelog.": """
+        enabled storage periodic-materialize.enabled periodic-materialize.interval
+        max-failures-allowed dstl.dfs.base-path dstl.dfs.compression.enabled
+        dstl.dfs.preemptive-persist-threshold dstl.dfs.batch.persist-delay
+        dstl.dfs.batch.persist-size-threshold dstl.dfs.discard.num-threads
+        dstl.dfs.download.local-cache.idle-timeout-ms
+    """,
+    "state.changelog.dstl.dfs.upload.": """
+        timeout max-attempts retry-policy next-attempt-delay buffer-size max-in-flight num-threads
+    """,
+    "state.latency-track.": _TRACKING,
+    "state.size-track.": _TRACKING,
+    "state.backend.rocksdb.": """
+        checkpoint.transfer.thread.num localdir options-factory predefined-options
+        memory.managed memory.fixed-per-slot memory.fixed-per-tm memory.write-buffer-ratio
+        memory.high-prio-pool-ratio memory.partitioned-index-filters timer-service.factory
+        timer-service.cache-size writebuffer.size writebuffer.count writebuffer.number-to-merge
+        write-batch-size block.blocksize block.cache-size block.metadata-blocksize
+        use-bloom-filter bloom-filter.bits-per-key bloom-filter.block-based-mode
+        compaction.style compaction.level.max-size-level-base
+        compaction.level.target-file-size-base compaction.level.use-dynamic-size
+        compaction.filter.query-time-after-num-entries
+        compaction.filter.periodic-compaction-time compression.per.level thread.num files.open
+        use-ingest-db-restore-mode rescaling.use-delete-files-in-range
+        restore-overlap-fraction-threshold incremental-restore-async-compact-after-rescale
+        log.dir log.level log.file-num log.max-file-size
+    """,
+    "state.backend.rocksdb.manual-compaction.": """
+        min-interval max-parallel-compactions max-file-size-to-compact min-files max-files
+        max-output-file-size max-auto-compactions
+    """,
+    "state.backend.forst.": """
+        primary-dir local-dir cache.dir cache.reserve-size cache.size-based-limit
+        cache.lru.access-before-promote cache.lru.promote-limit executor.read-io-parallelism
+        executor.write-io-parallelism executor.inline-write executor.inline-coordinator
+        sync.enforce-local checkpoint.transfer-thread-num
+    """,
+    "restart-strategy.": """
+        type fixed-delay.attempts fixed-delay.delay failure-rate.max-failures-per-interval
+        failure-rate.failure-rate-interval failure-rate.delay
+    """,
+    "restart-strategy.exponential-delay.": """
+        initial-backoff max-backoff backoff-multiplier jitter-factor reset-backoff-threshold
+        attempts-before-reset-backoff
+    """,
+    "heartbeat.": "interval timeout rpc-failure-threshold",
+    "jobmanager.execution.": "failover-strategy attempts-history-size",
+    "web.": "exception-history-size checkpoints.history",
+    "": "restart-strategy sink.committer.retries",
+}
+
+_PREFIXES = (
+    "classloader.",
+    "env.",
+    "jobmanager.",
+    "metrics.",
+    "python.",
+    "rest.",
+    "state.backend.forst.",
+    "state.backend.rocksdb.metrics.",
+    "table.",
+    "taskmanager.",
+    "web.",
+)
+
+
+def _spell() -> Iterator[str]:
+    for prefix, rests in _GROUPS.items():
+        for rest in rests.split():
+            yield prefix + rest
+
+
+FLINK_KEYS = frozenset(_spell())
+
+
+def is_flink_key(key: str) -> bool:
+    """Tell whether Flink knows a key, alone or by where it belongs."""
+    return key in FLINK_KEYS or key.startswith(_PREFIXES)

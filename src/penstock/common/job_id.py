@@ -1,0 +1,23 @@
+"""The identity of a job."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+__all__ = ["JobID"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobID:
+    """Identifies one submitted job: 32 hexadecimal digits."""
+
+    hex: str
+
+    @staticmethod
+    def generate() -> JobID:
+        """Create an id that no other job has."""
+        return JobID(secrets.token_hex(16))
+
+    def __str__(self) -> str:
+        return self.hex

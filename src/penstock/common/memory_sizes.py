@@ -1,0 +1,42 @@
+"""Memory sizes as configuration files spell them."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["format_memory_size", "parse_memory_size"]
+
+_LABELS = {
+    "b bytes": 0,
+    "k kb kibibytes": 10,
+    "m mb mebibytes": 20,
+    "g gb gibibytes": 30,
+    "t tb tebibytes": 40,
+}
+_SHIFTS = {label: shift for labels, shift in _LABELS.items() for label in labels.split()}
+_FORMAT = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
+
+
+def parse_memory_size(text: str) -> int:
+    """Read ``"512 mb"``, ``"1g"`` into bytes, by powers of 1024; a number alone counts bytes.
+
+    Raises:
+        ValueError: the text is not a whole number followed by a unit Flink knows.
+    """
+    match = _FORMAT.fullmatch(text)
+    if match is None:
+        message = f"not a memory size: {text!r}"
+        raise ValueError(message)
+    count, label = int(match[1]), match[2].lower() or "b"
+    if label not in _SHIFTS:
+        message = f"unknown unit of memory {match[2]!r} in {text!r}"
+        raise ValueError(message)
+    return count << _SHIFTS[label]
+
+
+def format_memory_size(size: int) -> str:
+    """Spell a size in the largest unit that counts it whole."""
+    for label, shift in (("tb", 40), ("gb", 30), ("mb", 20), ("kb", 10)):
+        if size and size % (1 << shift) == 0:
+            return f"{size >> shift} {label}"
+    return f"{size} bytes"

@@ -1,0 +1,125 @@
+"""Kinds of configuration values: what they look like and how they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from penstock.common.durations import parse_duration
+from penstock.common.memory_sizes import parse_memory_size
+from penstock.common.time import Duration
+
+__all__ = [
+    "BOOLEAN",
+    "DURATION",
+    "FLOAT",
+    "INTEGER",
+    "MEMORY_SIZE",
+    "POSITIVE_DURATION",
+    "POSITIVE_INTEGER",
+    "STRING",
+    "OptionKind",
+    "choice",
+    "integer",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionKind(Generic[T_co]):
+    """One kind of value.
+
+    ``parse`` takes what was stored, a string or already a value, and raises ``ValueError``
+    for anything else than ``expected``.
+    """
+
+    expected: str
+    parse: Callable[[object], T_co]
+
+
+def integer(expected: str, accept: Callable[[int], bool]) -> OptionKind[int]:
+    """Create a kind of whole numbers that ``accept`` lets through."""
+
+    def parse(value: object) -> int:
+        number = _parse_integer(value)
+        if not accept(number):
+            raise ValueError(expected)
+        return number
+
+    return OptionKind(expected, parse)
+
+
+def choice(*values: str, aliases: Mapping[str, str] | None = None) -> OptionKind[str]:
+    """Create a kind of one of a few words, in any case, some with older spellings."""
+    spellings = {value.lower(): value for value in values} | dict(aliases or {})
+    expected = f"one of {', '.join(values)}"
+
+    def parse(value: object) -> str:
+        found = spellings.get(str(value).strip().lower())
+        if found is None:
+            raise ValueError(expected)
+        return found
+
+    return OptionKind(expected, parse)
+
+
+def _parse_integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(value)
+    return int(value)
+
+
+def _parse_float(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(value)
+    return float(value)
+
+
+def _parse_boolean(value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(value)
+    return text == "true"
+
+
+def _parse_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    return str(value)
+
+
+def _parse_duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, Duration):
+        return timedelta(microseconds=value.nanos // 1000)
+    return parse_duration(_parse_text(value))
+
+
+def _parse_positive_duration(value: object) -> timedelta:
+    duration = _parse_duration(value)
+    if duration <= timedelta():
+        raise ValueError(value)
+    return duration
+
+
+def _parse_memory_size(value: object) -> int:
+    return parse_memory_size(_parse_text(value))
+
+
+STRING = OptionKind("a string", _parse_text)
+BOOLEAN = OptionKind("true or false", _parse_boolean)
+INTEGER = OptionKind("a whole number", _parse_integer)
+POSITIVE_INTEGER = integer("a whole number above zero", lambda number: number > 0)
+FLOAT = OptionKind("a number", _parse_float)
+DURATION = OptionKind('a duration such as "500 ms" or "10 min"', _parse_duration)
+POSITIVE_DURATION = OptionKind(
+    'a duration above zero such as "500 ms" or "10 min"', _parse_positive_duration
+)
+MEMORY_SIZE = OptionKind('a memory size such as "512 mb"', _parse_memory_size)
