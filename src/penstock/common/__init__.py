@@ -1,5 +1,6 @@
 """What programs of every kind share: types, rows, configuration, time."""
 
+from penstock.common.completable_future import CompletableFuture
 from penstock.common.config_options import ConfigOption, ConfigOptions
 from penstock.common.configuration import Configuration
 from penstock.common.job_execution_result import JobExecutionResult
@@ -13,12 +14,14 @@ from penstock.common.serialization import (
     SerializationSchema,
     SimpleStringSchema,
 )
+from penstock.common.serializer import TypeSerializer
 from penstock.common.time import Duration, Instant, Time
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
 
 __all__ = [
     "ByteArraySchema",
+    "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
@@ -35,6 +38,7 @@ __all__ = [
     "SimpleStringSchema",
     "Time",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
 ]

@@ -27,7 +27,9 @@ from penstock.common.typeinfo import (
     SqlTimeTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    Types,
 )
+from penstock.errors import TypeMismatchError
 
 __all__ = ["format_value", "java_string"]
 
@@ -98,6 +100,12 @@ def _boolean_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _number(value: Any, type_info: TypeInformation) -> float:
+    if not isinstance(value, int | float):
+        raise TypeMismatchError(path="", value=value, type_info=type_info)
+    return float(value)
+
+
 def _instant_text(value: Any) -> str:
     if not isinstance(value, Instant):
         return str(value)
@@ -124,7 +132,7 @@ def _time_text(value: Any) -> str:
 
 _BASIC_TEXT: Mapping[BasicType, Callable[[Any], str]] = {
     BasicType.BOOLEAN: _boolean_text,
-    BasicType.FLOAT: float_text,
-    BasicType.DOUBLE: lambda value: double_text(float(value)),
+    BasicType.FLOAT: lambda value: float_text(_number(value, Types.FLOAT())),
+    BasicType.DOUBLE: lambda value: double_text(_number(value, Types.DOUBLE())),
     BasicType.INSTANT: _instant_text,
 }

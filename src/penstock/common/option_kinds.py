@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 from penstock.common.durations import parse_duration
+from penstock.common.java_numbers import double_text
 from penstock.common.memory_sizes import parse_memory_size
 from penstock.common.time import Duration
 
@@ -89,9 +89,7 @@ def _parse_boolean(value: object) -> bool:
 def _parse_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and math.isfinite(value):
-        return repr(value)
-    return str(value)
+    return double_text(value) if isinstance(value, float) else str(value)
 
 
 def _parse_duration(value: object) -> timedelta:

@@ -15,8 +15,8 @@ def test_values_are_read_as_the_type_asked_for() -> None:
 
 
 def test_typed_values_are_text_when_read_as_text() -> None:
-    given = Configuration().set_integer("i", 7).set_boolean("b", True).set_float("f", 1)
-    assert given.to_dict() == {"i": "7", "b": "true", "f": "1.0"}
+    given = Configuration().set_integer("i", 7).set_boolean("b", True).set_float("f", 1e10)
+    assert given.to_dict() == {"i": "7", "b": "true", "f": "1.0E10"}
     assert given.get_string("b", "") == "true"
 
 

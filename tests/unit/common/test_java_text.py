@@ -7,6 +7,7 @@ import pytest
 from penstock.common import Instant, Row, RowKind, TypeInformation, Types
 from penstock.common.java_numbers import double_text, float_text
 from penstock.common.java_text import format_value, java_string
+from penstock.errors import TypeMismatchError
 
 DAY = date(2024, 1, 31)
 CLOCK = time(1, 2, 3, 456000)
@@ -41,6 +42,12 @@ SEEN: list[tuple[TypeInformation | None, Any, str]] = [
     (Types.SQL_DATE(), DAY, "2024-01-31"),
     (Types.SQL_TIME(), CLOCK, "01:02:03"),
     (Types.SQL_TIMESTAMP(), MOMENT, "2024-01-31 01:02:03.456"),
+    (
+        Types.SQL_TIMESTAMP(),
+        MOMENT.replace(microsecond=456789),
+        "2024-01-31 01:02:03.456789",
+    ),
+    (Types.SQL_TIMESTAMP(), datetime.min, "0001-01-01 00:00:00.0"),
     (Types.SQL_TIMESTAMP(), MOMENT.replace(microsecond=0), "2024-01-31 01:02:03.0"),
     (Types.INSTANT(), Instant.of_epoch_milli(1500), "1970-01-01T00:00:01.500Z"),
     (Types.INSTANT(), Instant.of_epoch_milli(0), "1970-01-01T00:00:00Z"),
@@ -60,7 +67,55 @@ SEEN: list[tuple[TypeInformation | None, Any, str]] = [
     (Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()]), Row(a="a", b=1), "+I[a,1]"),
     (Types.ROW_NAMED(["b", "a"], [Types.STRING(), Types.INT()]), Row(a=1, b="x"), "+I[x,1]"),
     (Types.LIST(Types.INT()), [1, 2, 3], "[1, 2, 3]"),
+    (Types.ROW([Types.INT()]), Row.of_kind(RowKind.DELETE, 1), "-D[1]"),
+    (
+        Types.ROW([Types.PRIMITIVE_ARRAY(Types.INT()), Types.PRIMITIVE_ARRAY(Types.BYTE())]),
+        Row([1, 2], b"ab"),
+        "+I[[1, 2],b'ab']",
+    ),
+    (
+        Types.ROW([Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP(), Types.INSTANT()]),
+        Row(DAY, CLOCK, MOMENT, Instant.of_epoch_milli(1500)),
+        "+I[2024-01-31,01:02:03.456000,2024-01-31 01:02:03.456000,Instant<1, 500000000>]",
+    ),
+    (Types.ROW([Types.INT(), Types.PICKLED_BYTE_ARRAY()]), Row(1, ("a", 2)), "+I[1,('a', 2)]"),
+    (Types.TUPLE([Types.INT()]), (1,), "(1)"),
+    (PAIR, [1, "a"], "(1,a)"),
+    (
+        Types.TUPLE(
+            [
+                Types.BASIC_ARRAY(Types.STRING()),
+                Types.OBJECT_ARRAY(PAIR),
+                Types.PRIMITIVE_ARRAY(Types.BYTE()),
+            ]
+        ),
+        (["a", "b"], [(1, "x")], b"a\xff"),
+        "([a, b],[(1,x)],[97, -1])",
+    ),
+    (
+        Types.TUPLE(
+            [
+                Types.ROW([Types.DOUBLE(), Types.MAP(Types.STRING(), Types.BOOLEAN())]),
+                Types.MAP(Types.STRING(), Types.DOUBLE()),
+            ]
+        ),
+        (Row(1e10, {"a": True}), {"k": 1e-9}),
+        "(+I[1.0E10, {a=true}],{k=1.0E-9})",
+    ),
+    (Types.LIST(Types.FLOAT()), [1.0, 0.1, 1e10], "[1.0, 0.1, 1.0E10]"),
+    (Types.LIST(Types.SQL_DATE()), [DAY], "[2024-01-31]"),
     (Types.LIST(Types.INT()), [], "[]"),
+    (Types.PICKLED_BYTE_ARRAY(), "s", "s"),
+    (Types.PICKLED_BYTE_ARRAY(), ("a", 1), "('a', 1)"),
+    (None, True, "True"),
+    (None, None, "None"),
+    (None, 1e10, "10000000000.0"),
+    (None, (1, ("b", [1, None])), "(1, ('b', [1, None]))"),
+    (None, {"a": 1}, "{'a': 1}"),
+    (None, Decimal("1.10"), "1.10"),
+    (None, MOMENT, "2024-01-31 01:02:03.456000"),
+    (None, Row("a", Row(1, 2), None), "<Row('a', <Row(1, 2)>, None)>"),
+    (None, Row(a="x", b=1), "Row(a='x', b=1)"),
     (Types.LIST(Types.STRING()), ["a", None], "[a, null]"),
     (Types.MAP(Types.STRING(), Types.INT()), {"a": 1, "b": None}, "{a=1, b=null}"),
     (Types.MAP(Types.STRING(), Types.INT()), {}, "{}"),
@@ -129,7 +184,9 @@ OURS: list[tuple[TypeInformation, Any, str]] = [
     (Types.OBJECT_ARRAY(PAIR), [(1, "a")], "[(1,a)]"),
     (Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.INT()]), {"b": 2, "a": 1}, "+I[1,2]"),
     (Types.DOUBLE(), 3, "3.0"),
-    (Types.ROW([Types.INT()]), Row.of_kind(RowKind.DELETE, 1), "-D[1]"),
+    (Types.LIST(PAIR), [(1, "a"), (2, "b")], "[(1,a), (2,b)]"),
+    (Types.TUPLE([Types.PICKLED_BYTE_ARRAY()]), (("a", None),), "(('a', None))"),
+    (Types.PICKLED_BYTE_ARRAY(), b"x", "b'x'"),
 ]
 
 
@@ -138,6 +195,11 @@ def test_values_pyflink_cannot_print_follow_the_same_rules(
     type_info: TypeInformation, value: Any, text: str
 ) -> None:
     assert format_value(value, type_info) == text
+
+
+def test_text_is_no_number() -> None:
+    with pytest.raises(TypeMismatchError, match="Double; got '1'"):
+        format_value("1", Types.DOUBLE())
 
 
 def test_a_row_is_spelled_in_java_unless_printed_itself() -> None:
