@@ -47,7 +47,7 @@ SEEN: list[tuple[TypeInformation | None, Any, str]] = [
         MOMENT.replace(microsecond=456789),
         "2024-01-31 01:02:03.456789",
     ),
-    (Types.SQL_TIMESTAMP(), datetime.min, "0001-01-01 00:00:00.0"),
+    (Types.SQL_TIMESTAMP(), MOMENT.min, "0001-01-01 00:00:00.0"),
     (Types.SQL_TIMESTAMP(), MOMENT.replace(microsecond=0), "2024-01-31 01:02:03.0"),
     (Types.INSTANT(), Instant.of_epoch_milli(1500), "1970-01-01T00:00:01.500Z"),
     (Types.INSTANT(), Instant.of_epoch_milli(0), "1970-01-01T00:00:00Z"),
