@@ -240,9 +240,7 @@ class UnstableKeyError(PenstockError):
 
     def __init__(self, step: str, key: object) -> None:
         self.shown = _show(key)
-        self.class_name = (
-            key.class_name if isinstance(key, _KeyOfClass) else _class_name(type(key))
-        )
+        self.class_name = key.class_name if isinstance(key, _KeyOfClass) else _class_name(type(key))
         super().__init__(step, _KeyOfClass(self.shown, self.class_name))
         self.step = step
 
@@ -367,3 +365,43 @@ class TextDecodingError(ConnectorError):
 
     def __str__(self) -> str:
         return f"file {self.path} is no {self.charset} text at byte {self.offset}: {self.reason}"
+
+
+class SocketConnectionError(ConnectorError):
+    """A socket source cannot connect, or has lost its connection."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(host, port, reason)
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no connection to {self.host}:{self.port}: {self.reason}"
+
+
+class CorruptIngestionLogError(ConnectorError):
+    """An ingestion log is damaged in a way no crash can explain; it is left untouched."""
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(path, offset, reason)
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"ingestion log {self.path} cannot be used, at byte {self.offset}: {self.reason}; "
+            "put back a good copy, or move the log away to go on without its records"
+        )
+
+
+class LockedIngestionLogError(ConnectorError):
+    """Another process, or another attempt of the job, still writes an ingestion log."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"ingestion log {self.path} is in use; stop the job that writes it first"

@@ -1,0 +1,388 @@
+"""Keyed state and its descriptors, under Flink's names.
+
+A function asks its runtime context for a state by descriptor, in ``open``, and keeps it. Every
+call on a state reads or writes the value of the key of the record being processed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from penstock.common.typeinfo import (
+    ListTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    TypeInformation,
+    Types,
+)
+from penstock.datastream.state_ttl import StateTtlConfig
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "AppendingState",
+    "BroadcastState",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "MergingState",
+    "OperatorStateStore",
+    "RawState",
+    "RawStateDescriptor",
+    "ReadOnlyBroadcastState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class State(ABC):
+    """What all states have in common."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove everything under the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value per key."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """Return the current value, None if there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Set the value; None removes it."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """A state that takes elements and shows what became of them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """Return what the elements added so far amount to."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Add an element."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """An appending state, two of which can become one."""
+
+    __slots__ = ()
+
+
+class ReducingState(MergingState[T, T]):
+    """One value per key, combined with each new element by a reduce function."""
+
+    __slots__ = ()
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """One accumulator per key, fed and read through an aggregate function."""
+
+    __slots__ = ()
+
+
+class ListState(MergingState[T, Iterable[T]]):
+    """A list per key."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> Iterable[T]:
+        """Return the elements in the order they were added; none if there is no list."""
+
+    @abstractmethod
+    def update(self, values: list[T]) -> None:
+        """Replace the list; an empty one removes it."""
+
+    @abstractmethod
+    def add_all(self, values: list[T]) -> None:
+        """Add elements in their order."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class ReadOnlyBroadcastState(State, Generic[K, V]):
+    """What the non-broadcast side of a function sees of a broadcast state."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """Return the value of ``key``, None if there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Tell whether there is an entry for ``key``."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """Return all entries."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """Return the keys of all entries."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """Return the values of all entries."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Tell whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V]):
+    """A map that every instance of an operator holds alike."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of ``key``."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set the value of each key of a dict."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove the entry of ``key`` if there is one."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class MapState(State, Generic[K, V]):
+    """A map per key; each entry is stored by itself.
+
+    Iteration runs in the order of the map keys' encoded bytes: numbers, text and dates in their
+    own order, whatever the order of insertion. It holds the whole map of the current key in
+    memory, and what is put or removed meanwhile does not disturb it.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """Return the value of ``key``, None if there is none."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of ``key``."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set the value of each key of a dict."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove the entry of ``key`` if there is one."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Tell whether there is an entry for ``key``."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """Return all entries."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """Return the keys of all entries."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """Return the values of all entries."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Tell whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class RawState(State):
+    """Bytes per key that only the user understands; stored untouched. Not in PyFlink."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> bytes | None:
+        """Return the bytes, None if there are none."""
+
+    @abstractmethod
+    def set(self, value: bytes) -> None:
+        """Set the bytes."""
+
+
+class OperatorStateStore(ABC):
+    """Gives a function the states that belong to its operator, not to a key."""
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """Return the broadcast state a descriptor names."""
+
+
+class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no state of no kind
+    """Name and type of a state.
+
+    The name is unique within a function and is what finds the state again after a restart.
+    Without a type, values are pickled.
+    """
+
+    def __init__(self, name: str, type_info: TypeInformation | None) -> None:
+        if not name:
+            message = f"a state needs a name; got {name!r}"
+            raise ValueError(message)
+        self.name = name
+        self.type_info: TypeInformation = _or_pickled(type_info)
+        self._ttl_config: StateTtlConfig | None = None
+
+    def get_name(self) -> str:
+        """Return the name of the state."""
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let values expire as configured."""
+        self._ttl_config = ttl_config
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Describes a :class:`ValueState`."""
+
+    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Describes a :class:`ListState`."""
+
+    def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
+        self.element_type_info = _or_pickled(elem_type_info)
+        super().__init__(name, ListTypeInfo(self.element_type_info))
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Describes a :class:`MapState`; also a :class:`BroadcastState`."""
+
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation | None = None,
+        value_type_info: TypeInformation | None = None,
+    ) -> None:
+        self.key_type_info = _or_pickled(key_type_info)
+        self.value_type_info = _or_pickled(value_type_info)
+        super().__init__(name, MapTypeInfo(self.key_type_info, self.value_type_info))
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Describes a :class:`ReducingState`.
+
+    ``reduce_function`` is a callable of two values or has a ``reduce`` method of two values.
+    """
+
+    def __init__(
+        self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, type_info)
+        reduce = getattr(reduce_function, "reduce", reduce_function)
+        if not callable(reduce):
+            message = f"a reducing state needs a ReduceFunction or callable; got {reduce!r}"
+            raise TypeError(message)
+        self._reduce_function = reduce_function
+        self._reduce: Callable[[Any, Any], Any] = reduce
+
+    def get_reduce_function(self) -> Any:
+        """Return the reduce function as it was given."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Describes an :class:`AggregatingState`; the type is that of the accumulator.
+
+    ``agg_function`` has ``create_accumulator``, ``add(value, accumulator)`` and ``get_result``.
+    """
+
+    def __init__(
+        self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, state_type_info)
+        missing = [
+            method
+            for method in ("create_accumulator", "add", "get_result")
+            if not callable(getattr(agg_function, method, None))
+        ]
+        if missing:
+            message = f"an aggregating state needs an AggregateFunction; got {agg_function!r}"
+            raise TypeError(message)
+        self._agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        """Return the aggregate function."""
+        return self._agg_function
+
+
+class RawStateDescriptor(StateDescriptor):
+    """Describes a :class:`RawState`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, PrimitiveArrayTypeInfo(Types.BYTE()))
+
+
+def _or_pickled(type_info: TypeInformation | None) -> TypeInformation:
+    return PickledBytesTypeInfo() if type_info is None else type_info

@@ -1,0 +1,264 @@
+"""Time-to-live of state, under Flink's names."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar
+
+from penstock.common.time import Duration, Time
+
+__all__ = ["StateTtlConfig"]
+
+
+class UpdateType(Enum):
+    """What starts the time a value has left anew."""
+
+    Disabled = 0
+    OnCreateAndWrite = 1
+    OnReadAndWrite = 2
+
+
+class StateVisibility(Enum):
+    """Whether an expired value that is still there may be seen."""
+
+    ReturnExpiredIfNotCleanedUp = 0
+    NeverReturnExpired = 1
+
+
+class TtlTimeCharacteristic(Enum):
+    """Which clock counts."""
+
+    ProcessingTime = 0
+
+
+class CleanupStrategies:
+    """How expired values leave the store; Flink's settings, held as given."""
+
+    class Strategies(Enum):
+        """The ways Flink knows."""
+
+        FULL_STATE_SCAN_SNAPSHOT = 0
+        INCREMENTAL_CLEANUP = 1
+        ROCKSDB_COMPACTION_FILTER = 2
+
+    class CleanupStrategy:
+        """Settings of one way."""
+
+    class EmptyCleanupStrategy(CleanupStrategy):
+        """A way without settings."""
+
+    class IncrementalCleanupStrategy(CleanupStrategy):
+        """Look at a few values on each access."""
+
+        def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+            self._cleanup_size = cleanup_size
+            self._for_every_record = run_cleanup_for_every_record
+
+        def get_cleanup_size(self) -> int:
+            """Return how many values are looked at."""
+            return self._cleanup_size
+
+        def run_cleanup_for_every_record(self) -> bool:
+            """Tell whether records without state access count too."""
+            return self._for_every_record
+
+    class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+        """Drop expired values while RocksDB compacts."""
+
+        def __init__(
+            self,
+            query_time_after_num_entries: int,
+            periodic_compaction_time: Duration | None = None,
+        ) -> None:
+            self._query_time_after_num_entries = query_time_after_num_entries
+            self._periodic_compaction_time = periodic_compaction_time or Duration.of_days(30)
+
+        def get_query_time_after_num_entries(self) -> int:
+            """Return after how many entries the clock is read again."""
+            return self._query_time_after_num_entries
+
+        def get_periodic_compaction_time(self) -> Duration:
+            """Return the age at which a file is compacted anyway."""
+            return self._periodic_compaction_time
+
+    EMPTY_STRATEGY: ClassVar[CleanupStrategy] = EmptyCleanupStrategy()
+
+    def __init__(
+        self, strategies: dict[Strategies, CleanupStrategy], is_cleanup_in_background: bool
+    ) -> None:
+        self._strategies = strategies
+        self._in_background = is_cleanup_in_background
+
+    def is_cleanup_in_background(self) -> bool:
+        """Tell whether the backend's own default way is on."""
+        return self._in_background
+
+    def in_full_snapshot(self) -> bool:
+        """Tell whether full snapshots leave expired values out."""
+        return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+    def get_incremental_cleanup_strategy(self) -> CleanupStrategy | None:
+        """Return the settings of incremental cleanup, None if it is off."""
+        default = self.IncrementalCleanupStrategy(5, False) if self._in_background else None
+        return self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP, default)
+
+    def get_rocksdb_compact_filter_cleanup_strategy(self) -> CleanupStrategy | None:
+        """Return the settings of cleanup in compaction, None if it is off."""
+        default = self.RocksdbCompactFilterCleanupStrategy(1000) if self._in_background else None
+        return self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
+
+
+class StateTtlConfig:
+    """When values of a state expire; made by :meth:`new_builder`."""
+
+    UpdateType = UpdateType
+    StateVisibility = StateVisibility
+    TtlTimeCharacteristic = TtlTimeCharacteristic
+    CleanupStrategies = CleanupStrategies
+
+    def __init__(
+        self,
+        update_type: UpdateType,
+        state_visibility: StateVisibility,
+        ttl_time_characteristic: TtlTimeCharacteristic,
+        ttl: Time,
+        cleanup_strategies: CleanupStrategies,
+    ) -> None:
+        self._update_type = update_type
+        self._state_visibility = state_visibility
+        self._ttl_time_characteristic = ttl_time_characteristic
+        self._ttl = ttl
+        self._cleanup_strategies = cleanup_strategies
+
+    @staticmethod
+    def new_builder(ttl: Time) -> StateTtlConfig.Builder:
+        """Begin a configuration of values that live for ``ttl``."""
+        return StateTtlConfig.Builder(ttl)
+
+    def get_update_type(self) -> UpdateType:
+        """Return what prolongs a value's life."""
+        return self._update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        """Return whether expired values may be seen."""
+        return self._state_visibility
+
+    def get_ttl(self) -> Time:
+        """Return how long a value lives."""
+        return self._ttl
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """Return which clock counts."""
+        return self._ttl_time_characteristic
+
+    def is_enabled(self) -> bool:
+        """Tell whether values expire at all."""
+        return self._update_type is not UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        """Return how expired values are removed."""
+        return self._cleanup_strategies
+
+    def __repr__(self) -> str:
+        return (
+            f"StateTtlConfig<{self._update_type}, {self._state_visibility}, "
+            f"{self._ttl_time_characteristic}, ttl={self._ttl}>"
+        )
+
+    class Builder:
+        """Collects the settings of a :class:`StateTtlConfig`."""
+
+        def __init__(self, ttl: Time) -> None:
+            self._ttl = ttl
+            self._update_type = UpdateType.OnCreateAndWrite
+            self._state_visibility = StateVisibility.NeverReturnExpired
+            self._ttl_time_characteristic = TtlTimeCharacteristic.ProcessingTime
+            self._in_background = True
+            self._strategies: dict[
+                CleanupStrategies.Strategies, CleanupStrategies.CleanupStrategy
+            ] = {}
+
+        def set_update_type(self, update_type: UpdateType) -> StateTtlConfig.Builder:
+            """Set what prolongs a value's life."""
+            self._update_type = update_type
+            return self
+
+        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            """Let writes prolong a value's life, which is the default."""
+            return self.set_update_type(UpdateType.OnCreateAndWrite)
+
+        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            """Let reads prolong a value's life too."""
+            return self.set_update_type(UpdateType.OnReadAndWrite)
+
+        def set_state_visibility(self, state_visibility: StateVisibility) -> StateTtlConfig.Builder:
+            """Set whether expired values may be seen."""
+            self._state_visibility = state_visibility
+            return self
+
+        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            """Show expired values as long as they are there."""
+            return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+        def never_return_expired(self) -> StateTtlConfig.Builder:
+            """Hide expired values, which is the default."""
+            return self.set_state_visibility(StateVisibility.NeverReturnExpired)
+
+        def set_ttl_time_characteristic(
+            self, ttl_time_characteristic: TtlTimeCharacteristic
+        ) -> StateTtlConfig.Builder:
+            """Set which clock counts."""
+            self._ttl_time_characteristic = ttl_time_characteristic
+            return self
+
+        def use_processing_time(self) -> StateTtlConfig.Builder:
+            """Count by the wall clock, which is the default."""
+            return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
+
+        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            """Leave expired values out of full snapshots."""
+            strategy = CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT
+            self._strategies[strategy] = CleanupStrategies.EMPTY_STRATEGY
+            return self
+
+        def cleanup_incrementally(
+            self, cleanup_size: int, run_cleanup_for_every_record: bool
+        ) -> StateTtlConfig.Builder:
+            """Look at some values for expired ones on each access."""
+            strategy = CleanupStrategies.Strategies.INCREMENTAL_CLEANUP
+            self._strategies[strategy] = CleanupStrategies.IncrementalCleanupStrategy(
+                cleanup_size, run_cleanup_for_every_record
+            )
+            return self
+
+        def cleanup_in_rocksdb_compact_filter(
+            self,
+            query_time_after_num_entries: int,
+            periodic_compaction_time: Duration | None = None,
+        ) -> StateTtlConfig.Builder:
+            """Drop expired values while RocksDB compacts."""
+            strategy = CleanupStrategies.Strategies.ROCKSDB_COMPACTION_FILTER
+            self._strategies[strategy] = CleanupStrategies.RocksdbCompactFilterCleanupStrategy(
+                query_time_after_num_entries, periodic_compaction_time
+            )
+            return self
+
+        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            """Switch the backend's own default way off."""
+            self._in_background = False
+            return self
+
+        def set_ttl(self, ttl: Time) -> StateTtlConfig.Builder:
+            """Set how long a value lives."""
+            self._ttl = ttl
+            return self
+
+        def build(self) -> StateTtlConfig:
+            """Return the configuration."""
+            return StateTtlConfig(
+                self._update_type,
+                self._state_visibility,
+                self._ttl_time_characteristic,
+                self._ttl,
+                CleanupStrategies(self._strategies, self._in_background),
+            )

@@ -1,0 +1,1 @@
+"""Keyed state: keys, key groups, values, deltas and the stores behind them."""

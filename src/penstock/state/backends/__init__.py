@@ -1,0 +1,1 @@
+"""Where state lies: one contract, several stores behind it."""

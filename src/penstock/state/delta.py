@@ -1,0 +1,183 @@
+"""Deltas and bases: what a micro-batch changed, and a whole state, as files.
+
+Both are one format: a header, then blocks, then an empty block. A block is its length, its
+MessagePack body and the CRC-32 of all bytes before that sum, so the last four bytes prove the
+whole file, and the CRC-32 of the file as it lies there can be checked without knowing the format.
+A delta holds puts sorted by key and deletes; a base holds puts only.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from zlib import crc32
+
+import msgspec
+
+from penstock.errors import CorruptStateError
+
+__all__ = [
+    "Block",
+    "Delta",
+    "Sums",
+    "blocks_of",
+    "decode_delta",
+    "encode_delta",
+    "read_blocks",
+    "write_blocks",
+]
+
+Entry = tuple[bytes, bytes]
+
+ENTRIES_PER_BLOCK = 1 << 14
+BYTES_PER_BLOCK = 1 << 22
+
+_MAGIC = b"PNSK"
+_FORMAT = 1
+_HEADER = struct.Struct(">4sBxxxQ")
+_U32 = struct.Struct(">I")
+
+
+class Block(msgspec.Struct, array_like=True, frozen=True):
+    """A piece of a delta or base: keys with their values, and keys that are gone."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    deletes: list[bytes]
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one micro-batch changed: puts sorted by key, and keys to delete."""
+
+    upserts: list[Entry] = field(default_factory=list)
+    deletes: list[bytes] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.upserts) + len(self.deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Size and CRC-32 of a written file."""
+
+    size: int
+    crc: int
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Block).decode
+
+
+def encode_delta(delta: Delta, version: int = 0) -> bytes:
+    """Return a delta as the bytes of its file."""
+    buffer = io.BytesIO()
+    write_blocks(buffer, version, blocks_of(delta.upserts, delta.deletes))
+    return buffer.getvalue()
+
+
+def decode_delta(data: bytes, path: Path | str = "", version: int | None = None) -> Delta:
+    """Return the delta in these bytes; ``path`` only names them in a ``CorruptStateError``."""
+    delta = Delta()
+    for block in read_blocks(io.BytesIO(data), path, version):
+        delta.upserts.extend(zip(block.keys, block.values, strict=True))
+        delta.deletes.extend(block.deletes)
+    return delta
+
+
+def blocks_of(entries: Iterable[Entry], deletes: list[bytes] | None = None) -> Iterator[Block]:
+    """Cut sorted entries into blocks; deletes go into the first."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    deletes = deletes or []
+    size = 0
+    for key, value in entries:
+        keys.append(key)
+        values.append(value)
+        size += len(value)
+        if len(keys) >= ENTRIES_PER_BLOCK or size >= BYTES_PER_BLOCK:
+            yield Block(keys, values, deletes)
+            keys, values, deletes, size = [], [], [], 0
+    if keys or deletes:
+        yield Block(keys, values, deletes)
+
+
+def write_blocks(file: IO[bytes], version: int, blocks: Iterable[Block]) -> Sums:
+    """Write a file of blocks and say what it must look like when it is read again."""
+    header = _HEADER.pack(_MAGIC, _FORMAT, version)
+    file.write(header)
+    crc, size = crc32(header), len(header)
+    for body in _bodies(blocks):
+        length = _U32.pack(len(body))
+        crc = crc32(body, crc32(length, crc))
+        sum_so_far = _U32.pack(crc)
+        crc = crc32(sum_so_far, crc)
+        file.write(length)
+        file.write(body)
+        file.write(sum_so_far)
+        size += len(body) + 8
+    return Sums(size, crc)
+
+
+def _bodies(blocks: Iterable[Block]) -> Iterator[bytes]:
+    for block in blocks:
+        yield _pack(block)
+    yield b""
+
+
+def read_blocks(
+    file: IO[bytes], path: Path | str, version: int | None = None, sums: Sums | None = None
+) -> Iterator[Block]:
+    """Read blocks one by one, each proven before it is handed out.
+
+    The file as a whole is proven only when the iterator ends: whoever applies blocks must be able
+    to take them back until then.
+
+    Raises:
+        CorruptStateError: if the bytes are not those that were written.
+    """
+    header = file.read(_HEADER.size)
+    _check_header(header, path, version)
+    crc, size = crc32(header), len(header)
+    while True:
+        length = file.read(4)
+        body = file.read(_U32.unpack(length)[0]) if len(length) == 4 else b""
+        found = file.read(4)
+        crc = crc32(body, crc32(length, crc))
+        if len(found) != 4:
+            raise CorruptStateError(str(path), f"it is cut short after {size} bytes")
+        if _U32.unpack(found)[0] != crc:
+            raise CorruptStateError(str(path), f"checksum mismatch after byte {size}")
+        crc = crc32(found, crc)
+        size += len(body) + 8
+        if not body:
+            break
+        yield _unpack(body)
+    _check_end(file, path, Sums(size, crc), sums)
+
+
+def _check_header(header: bytes, path: Path | str, version: int | None) -> None:
+    if len(header) != _HEADER.size:
+        raise CorruptStateError(str(path), f"it is cut short after {len(header)} bytes")
+    magic, file_format, found_version = _HEADER.unpack(header)
+    if magic != _MAGIC:
+        raise CorruptStateError(str(path), "it is not a state file")
+    if file_format != _FORMAT:
+        raise CorruptStateError(str(path), f"its format {file_format} is unknown here")
+    if version is not None and found_version != version:
+        raise CorruptStateError(str(path), f"it holds version {found_version}, not {version}")
+
+
+def _check_end(file: IO[bytes], path: Path | str, found: Sums, wanted: Sums | None) -> None:
+    if file.read(1):
+        raise CorruptStateError(str(path), f"there are bytes behind its end at {found.size}")
+    if wanted is not None and found != wanted:
+        raise CorruptStateError(
+            str(path),
+            f"it has size {found.size} and checksum {found.crc:08x}, "
+            f"not {wanted.size} and {wanted.crc:08x}: it is another file",
+        )

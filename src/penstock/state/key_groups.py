@@ -1,0 +1,98 @@
+"""Key groups: which subtask owns a key, and where the key lies in a store.
+
+Everything that maps a key to a place is computed here and nowhere else. The results are part of
+every checkpoint: they may never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+import msgspec
+
+__all__ = [
+    "KeyGroupRange",
+    "default_max_parallelism",
+    "key_group",
+    "key_group_range",
+    "key_of",
+    "routed_key",
+    "subtask_of",
+]
+
+LOWEST_DEFAULT = 128
+HIGHEST_MAX_PARALLELISM = 1 << 15
+
+_LONG = 0xFF
+_LENGTHS = [bytes((length,)) for length in range(_LONG)]
+_GROUPS = [group.to_bytes(2, "big") for group in range(HIGHEST_MAX_PARALLELISM)]
+
+
+class KeyGroupRange(msgspec.Struct, frozen=True):
+    """The key groups from ``start`` up to, not including, ``stop``."""
+
+    start: int
+    stop: int
+
+    def __contains__(self, key_group: object) -> bool:
+        return isinstance(key_group, int) and self.start <= key_group < self.stop
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.stop))
+
+    def __len__(self) -> int:
+        return max(0, self.stop - self.start)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Return the number of key groups of a job that does not set one, as Flink derives it."""
+    wanted = parallelism + parallelism // 2
+    rounded = 1 << max(0, wanted - 1).bit_length()
+    return min(max(rounded, LOWEST_DEFAULT), HIGHEST_MAX_PARALLELISM)
+
+
+def key_group(key: bytes, max_parallelism: int) -> int:
+    """Return the key group of an encoded key."""
+    return crc32(key) % max_parallelism
+
+
+def subtask_of(key_group: int, max_parallelism: int, parallelism: int) -> int:
+    """Return the subtask that owns a key group."""
+    return key_group * parallelism // max_parallelism
+
+
+def key_group_range(max_parallelism: int, parallelism: int, index: int) -> KeyGroupRange:
+    """Return the key groups that subtask ``index`` of ``parallelism`` owns."""
+    start = -(-index * max_parallelism // parallelism)
+    stop = -(-(index + 1) * max_parallelism // parallelism)
+    return KeyGroupRange(start, stop)
+
+
+def routed_key(key: bytes, key_group: int) -> bytes:
+    """Return the key as it lies in a store: group, length, key.
+
+    It says itself where it ends, so that a map state's user key can follow.
+    """
+    length = len(key)
+    if length < _LONG:
+        return _GROUPS[key_group] + _LENGTHS[length] + key
+    return b"%b\xff%b%b" % (_GROUPS[key_group], length.to_bytes(4, "big"), key)
+
+
+def key_of(routed: bytes) -> bytes:
+    """Return the encoded key inside a routed key, whatever follows it."""
+    start, stop = _bounds(routed)
+    return routed[start:stop]
+
+
+def routed_length(stored: bytes) -> int:
+    """Return how many of these bytes belong to the routed key they begin with."""
+    return _bounds(stored)[1]
+
+
+def _bounds(routed: bytes) -> tuple[int, int]:
+    length = routed[2]
+    if length < _LONG:
+        return 3, 3 + length
+    return 7, 7 + int.from_bytes(routed[3:7], "big")

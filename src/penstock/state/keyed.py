@@ -1,0 +1,100 @@
+"""The keyed states of one function, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from penstock.datastream.state import (
+    ValueStateDescriptor,
+)
+from penstock.errors import StateDeclaredTwiceError
+from penstock.state.backends.base import StateStore
+from penstock.state.delta import Delta
+from penstock.state.keys import KeyCodec
+from penstock.state.scope import KeyScope
+from penstock.state.serializers import serializer_for
+from penstock.state.table import TableInfo, TableState, read_registry, registry_key
+from penstock.state.value_state import KeyedValueState
+
+__all__ = ["KeyedStates"]
+
+S = TypeVar("S", bound=TableState)
+
+
+class KeyedStates(KeyScope):
+    """All keyed states of one step in one task.
+
+    The run loop calls ``bind`` with an open store and the distinct keys of the micro-batch, sets
+    ``current`` to the number of a record's key before the function sees the record, and calls
+    ``take_delta`` at the end. States handed out stay good across ``bind``: a function that is kept
+    for the next micro-batch keeps them. They may also be asked for before the first ``bind``.
+    """
+
+    __slots__ = ("_registry", "_states", "_unregistered")
+
+    def __init__(self, step_name: str, key_codec: KeyCodec) -> None:
+        super().__init__(step_name, key_codec)
+        self._states: dict[str, TableState] = {}
+        self._registry: dict[str, TableInfo] = {}
+        self._unregistered: dict[str, TableInfo] = {}
+
+    def bind(
+        self,
+        store: StateStore,
+        routed_keys: list[bytes],
+        keys: Sequence[Any] | None = None,
+    ) -> None:
+        """Begin a micro-batch; ``keys`` are the decoded keys if the caller has them anyway."""
+        self._enter(store, routed_keys, keys)
+        self._registry = read_registry(store)
+        self._unregistered = {}
+        for state in self._states.values():
+            state.bind(self._table_of(state))
+
+    def add_keys(self, routed_keys: Sequence[bytes]) -> range:
+        """Add keys that come up during the micro-batch (timers) and return their numbers."""
+        first = len(self.routed)
+        self._add(routed_keys)
+        for state in self._states.values():
+            state.grow(len(routed_keys))
+        return range(first, len(self.routed))
+
+    def get_state(self, descriptor: ValueStateDescriptor) -> KeyedValueState:
+        """Return the value state a descriptor names."""
+        serializer = serializer_for(descriptor.type_info)
+        return self._declare(KeyedValueState(self, descriptor.name, serializer))
+
+    def take_delta(self) -> Delta:
+        """Return what was written since ``bind``, sorted by key; a second call finds nothing."""
+        delta = Delta()
+        for name in sorted(self._unregistered):
+            delta.upserts.append((registry_key(name), self._unregistered[name].encode()))
+        self._unregistered = {}
+        for state in sorted(self._states.values(), key=self._table_of):
+            state.take_changes(delta)
+        return delta
+
+    def _declare(self, state: S) -> S:
+        known = self._states.get(state.name)
+        if known is not None:
+            self._check_same(state, known.info(0))
+            assert isinstance(known, type(state))
+            return known
+        state.bind(self._table_of(state))
+        self._states[state.name] = state
+        return state
+
+    def _table_of(self, state: TableState) -> int:
+        info = self._registry.get(state.name)
+        if info is None:
+            taken = (known.table for known in self._registry.values())
+            info = state.info(max(taken, default=0) + 1)
+            self._registry[state.name] = self._unregistered[state.name] = info
+        self._check_same(state, info)
+        return info.table
+
+    def _check_same(self, state: TableState, known: TableInfo) -> None:
+        declared = state.info(known.table)
+        if declared != known:
+            raise StateDeclaredTwiceError(self.step, state.name, str(known), str(declared))

@@ -1,0 +1,74 @@
+"""The keys of the micro-batch that is running, and which of them is current."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.state.backends.base import StateStore
+from penstock.state.key_groups import key_of
+from penstock.state.keys import KeyCodec
+
+__all__ = ["UNLOADED", "KeyScope"]
+
+
+class _Unloaded:
+    """Marks what has not been read from the store yet."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNLOADED"
+
+
+UNLOADED: Any = _Unloaded()
+
+
+class KeyScope:
+    """The distinct keys of one micro-batch, numbered; ``current`` is the number of one of them.
+
+    States are lists with one place per number, which is what makes them fast.
+    """
+
+    __slots__ = ("_keys", "_order", "codec", "current", "routed", "step", "store")
+
+    store: StateStore
+
+    def __init__(self, step: str, codec: KeyCodec) -> None:
+        self.step = step
+        self.codec = codec
+        self.current = 0
+        self.routed: list[bytes] = []
+        self._keys: list[Any] = []
+        self._order: list[int] | None = None
+
+    def current_key(self) -> Any:
+        """Return the key of the record being processed."""
+        return self.key_at(self.current)
+
+    def key_at(self, index: int) -> Any:
+        """Return the key with this number."""
+        key = self._keys[index]
+        if key is UNLOADED:
+            key = self._keys[index] = self.codec.decode(key_of(self.routed[index]))
+        return key
+
+    def order(self) -> list[int]:
+        """Return the numbers in the order of their stored keys."""
+        if self._order is None:
+            self._order = sorted(range(len(self.routed)), key=self.routed.__getitem__)
+        return self._order
+
+    def _enter(
+        self, store: StateStore, routed: list[bytes], keys: Sequence[Any] | None = None
+    ) -> None:
+        self.store = store
+        self.routed = routed
+        self._keys = [UNLOADED] * len(routed) if keys is None else list(keys)
+        self._order = None
+        self.current = 0
+
+    def _add(self, routed: Sequence[bytes]) -> None:
+        self.routed.extend(routed)
+        self._keys.extend([UNLOADED] * len(routed))
+        self._order = None

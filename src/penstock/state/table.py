@@ -1,0 +1,97 @@
+"""Tables: each state of a step has one, and a registry says which.
+
+A store's keys are the table's id (2 bytes), the routed key and, in a map state, the user's key.
+Table 0 is the registry itself: state names with their id, kind and type. It is written through
+the same deltas as the values, so it is always as old as they are.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import msgspec
+
+from penstock.datastream.state import State
+from penstock.state.backends.base import StateStore
+from penstock.state.delta import Delta
+from penstock.state.scope import KeyScope
+
+__all__ = ["REGISTRY", "TableInfo", "TableState", "read_registry", "registry_key", "table_prefix"]
+
+REGISTRY = 0
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class TableInfo(msgspec.Struct, frozen=True, array_like=True):
+    """What the registry says about a state."""
+
+    table: int
+    kind: str
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.type}"
+
+    def encode(self) -> bytes:
+        """Return the registry entry's value."""
+        return _pack(self)
+
+
+decode_info = msgspec.msgpack.Decoder(TableInfo).decode
+
+
+class TableState(State):
+    """A state that keeps its values in one table of the store."""
+
+    __slots__ = ("_prefix", "_scope", "name", "type_name")
+
+    kind: str
+
+    def __init__(self, scope: KeyScope, name: str, type_name: str) -> None:
+        self._scope = scope
+        self._prefix = b""
+        self.name = name
+        self.type_name = type_name
+
+    def info(self, table: int) -> TableInfo:
+        """Return the registry entry of this state under a table id."""
+        return TableInfo(table, self.kind, self.type_name)
+
+    def bind(self, table: int) -> None:
+        """Forget all values and begin a new micro-batch on the given table."""
+        self._prefix = table_prefix(table)
+        self._reset(len(self._scope.routed))
+
+    @abstractmethod
+    def grow(self, count: int) -> None:
+        """Make room for so many more keys."""
+
+    @abstractmethod
+    def take_changes(self, delta: Delta) -> None:
+        """Append what was written since the last call to a delta, in key order."""
+
+    @abstractmethod
+    def _reset(self, count: int) -> None: ...
+
+
+def table_prefix(table: int) -> bytes:
+    """Return what all keys of a table begin with."""
+    return table.to_bytes(2, "big")
+
+
+def registry_key(name: str) -> bytes:
+    """Return the key of a state's registry entry."""
+    return table_prefix(REGISTRY) + name.encode()
+
+
+def registry_name(key: bytes) -> str:
+    """Return the state name in the key of a registry entry."""
+    return key[2:].decode()
+
+
+def read_registry(store: StateStore) -> dict[str, TableInfo]:
+    """Return the states a store knows, by name."""
+    return {
+        registry_name(key): decode_info(value) for key, value in store.scan(table_prefix(REGISTRY))
+    }

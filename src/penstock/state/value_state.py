@@ -1,0 +1,30 @@
+"""Value state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.datastream.state import ValueState
+from penstock.state.cells import CellState
+from penstock.state.scope import UNLOADED
+
+__all__ = ["KeyedValueState"]
+
+
+class KeyedValueState(CellState, ValueState[Any]):
+    """A value per key."""
+
+    __slots__ = ()
+
+    kind = "value state"
+
+    def value(self) -> Any:  # noqa: D102
+        value = self._values[self._scope.current]
+        return self._load() if value is UNLOADED else value
+
+    def update(self, value: Any) -> None:  # noqa: D102
+        if value.__class__ is not self._plain:
+            value = self._fitted(value)
+        index = self._scope.current
+        self._values[index] = value
+        self._dirty[index] = 1
