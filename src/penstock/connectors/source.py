@@ -97,7 +97,7 @@ class SourceEnumerator(ABC):
         """Begin at these positions, or at the beginning if there are none.
 
         Called once, before anything else. May start threads and open connections; what
-        makes the source unusable is raised here.
+        makes the source unusable is raised here or already by :meth:`Source.enumerator`.
         """
 
     @abstractmethod
@@ -175,3 +175,8 @@ class Source(ABC):
         Called in a task, for each range of its plan. A retried task, a repeated micro-batch
         or a restored job reads a range again and must get the same records.
         """
+
+    def read_lists(self, split_range: SplitRange) -> Iterator[list[Any]]:
+        """Give the same records as :meth:`read` as Python lists, for operators in Python."""
+        for chunk in self.read(split_range):
+            yield chunk if isinstance(chunk, list) else chunk.to_pylist()

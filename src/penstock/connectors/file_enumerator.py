@@ -1,0 +1,183 @@
+"""Enumerator of files: finds them, and cuts them into ranges of bytes."""
+# ruff: noqa: D102 - the contract documents these methods
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.connectors.file_listing import list_files
+from penstock.connectors.source import EnumeratorContext, Plan, SourceEnumerator, SplitRange
+from penstock.errors import MissingPathError
+
+__all__ = ["FileEnumerator", "FileSet", "spread"]
+
+_log = logging.getLogger(__name__)
+
+# A smaller piece costs more to hand out than to read.
+_SMALLEST_CUT = 64 * 1024
+_SAMPLE_BYTES = 64 * 1024
+_GUESSED_BYTES_PER_RECORD = 64.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """The files a source reads: where, how they may be cut, and how often to look for more."""
+
+    roots: tuple[Path, ...]
+    splittable: Callable[[Path], bool]
+    discovery_interval: float | None = None
+
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    size: int
+    next: int
+    splittable: bool
+
+
+class FileEnumerator(SourceEnumerator):
+    """Plans files in the order of their paths, file after file.
+
+    A position is the next byte of a file. That of a finished file is the complement ``~size``
+    of its size (a negative number): finished files may be moved away, and a restored job must
+    tell them from files that were lost half read.
+    """
+
+    def __init__(self, files: FileSet, context: EnumeratorContext) -> None:
+        self._files = files
+        self._parallelism = context.parallelism
+        self._clock = context.clock
+        self._positions: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._waiting: deque[_File] = deque()
+        self._discovered_at = 0.0
+        self._bytes_per_record: float | None = None
+
+    def start(self, positions: Mapping[str, int]) -> None:
+        listed = list_files(self._files.roots)
+        self._discovered_at = self._clock()
+        for path, position in positions.items():
+            self._positions[path] = position
+            if position < 0:
+                self._sizes[path] = ~position
+            elif path in listed:
+                self._add(path, listed[path], position)
+            else:
+                raise MissingPathError(path)
+        if self._watching or not positions:
+            self._take_new(listed)
+
+    def plan(self, max_records: int) -> Plan:
+        if self._discovery_due() == 0.0:
+            self._discovered_at = self._clock()
+            self._take_new(list_files(self._files.roots))
+        pieces = self._cut_off(max(1, int(max_records * self._estimate())))
+        return spread(pieces, self._parallelism) if pieces else []
+
+    def positions(self) -> dict[str, int]:
+        return dict(self._positions)
+
+    def finished(self) -> bool:
+        return not self._watching and not self._waiting
+
+    def observe(self, records: int, ranges: Sequence[SplitRange]) -> None:
+        size = sum(part.end - part.start for part in ranges)
+        # No line started in there: lines are longer than was thought.
+        seen = size / records if records else 2 * self._estimate()
+        self._bytes_per_record = (self._estimate() + seen) / 2
+
+    def next_poll(self) -> float | None:
+        return 0.0 if self._waiting else self._discovery_due()
+
+    @property
+    def _watching(self) -> bool:
+        return self._files.discovery_interval is not None
+
+    def _discovery_due(self) -> float | None:
+        interval = self._files.discovery_interval
+        if interval is None:
+            return None
+        return max(0.0, self._discovered_at + interval - self._clock())
+
+    def _take_new(self, listed: Mapping[str, int]) -> None:
+        for path, size in listed.items():
+            if path not in self._sizes:
+                self._add(path, size, 0)
+            elif size != self._sizes[path]:
+                _log.warning(
+                    "file %s has changed from %d to %d bytes since it was seen; "
+                    "files must not change, and this one is not read anew",
+                    path,
+                    self._sizes[path],
+                    size,
+                )
+                self._sizes[path] = size
+
+    def _add(self, path: str, size: int, position: int) -> None:
+        self._sizes[path] = size
+        if position < size:
+            self._positions[path] = position
+            splittable = self._files.splittable(Path(path))
+            self._waiting.append(_File(path, size, position, splittable))
+        else:
+            self._positions[path] = ~size
+
+    def _cut_off(self, budget: int) -> list[tuple[SplitRange, bool]]:
+        pieces: list[tuple[SplitRange, bool]] = []
+        while budget > 0 and self._waiting:
+            file = self._waiting[0]
+            end = min(file.next + budget, file.size) if file.splittable else file.size
+            pieces.append((SplitRange(file.path, file.next, end), file.splittable))
+            budget -= end - file.next
+            file.next = end
+            if end < file.size:
+                self._positions[file.path] = end
+            else:
+                self._positions[file.path] = ~file.size
+                self._waiting.popleft()
+        return pieces
+
+    def _estimate(self) -> float:
+        if self._bytes_per_record is None:
+            splittable = (file.path for file in self._waiting if file.splittable)
+            sample = next(splittable, None)
+            if sample is None:
+                return _GUESSED_BYTES_PER_RECORD
+            self._bytes_per_record = _sampled(sample)
+        return self._bytes_per_record
+
+
+def spread(pieces: Sequence[tuple[SplitRange, bool]], parallelism: int) -> Plan:
+    """Divide pieces of files evenly among the subtasks, keeping their order.
+
+    Pieces that are small or not splittable (the flag) stay whole and go where their middle
+    falls.
+    """
+    total = sum(part.end - part.start for part, _ in pieces)
+    cuts = [total * subtask // parallelism for subtask in range(parallelism + 1)]
+    plan: Plan = [[] for _ in range(parallelism)]
+    done = 0
+    for part, splittable in pieces:
+        length = part.end - part.start
+        if not splittable or length <= _SMALLEST_CUT:
+            plan[(2 * done + length) * parallelism // (2 * total)].append(part)
+        else:
+            shift = part.start - done
+            for subtask in range(parallelism):
+                low = max(part.start, cuts[subtask] + shift)
+                high = min(part.end, cuts[subtask + 1] + shift)
+                if low < high:
+                    plan[subtask].append(SplitRange(part.split, low, high))
+        done += length
+    return plan
+
+
+def _sampled(path: str) -> float:
+    with Path(path).open("rb") as file:
+        sample = file.read(_SAMPLE_BYTES)
+    return len(sample) / max(1, sample.count(b"\n"))

@@ -1,0 +1,83 @@
+"""When a file sink begins a new part file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = [
+    "DefaultRollingPolicy",
+    "OnCheckpointRollingPolicy",
+    "Piece",
+    "RollingPolicy",
+    "roll",
+]
+
+
+class RollingPolicy:
+    """How large and how old a part file may become."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 1024 * 1024 * 128,
+        rollover_interval: int = 60 * 1000,
+        inactivity_interval: int = 60 * 1000,
+    ) -> DefaultRollingPolicy:
+        """Limit a part's size in bytes, its age and its idle time in milliseconds."""
+        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
+        """Let parts grow until their records are committed."""
+        return OnCheckpointRollingPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultRollingPolicy(RollingPolicy):
+    """Begins a new part when the current one is too large, too old or idle for too long."""
+
+    part_size: int
+    rollover_interval: int
+    inactivity_interval: int
+
+    def __post_init__(self) -> None:
+        if min(self.part_size, self.rollover_interval, self.inactivity_interval) <= 0:
+            message = f"a rolling policy needs positive limits; got {self!r}"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """Begins a new part only where a checkpoint ends the current one."""
+
+
+class Piece(NamedTuple):
+    """A staged file on its way into a part: where it is, its bytes, when it was published."""
+
+    path: str
+    size: int
+    time: float
+
+
+def roll(pieces: Iterable[Piece], policy: RollingPolicy) -> list[list[Piece]]:
+    """Divide pieces into parts, in order."""
+    parts: list[list[Piece]] = []
+    size = 0
+    for piece in pieces:
+        size += piece.size
+        if not parts or _must_roll(parts[-1], piece, size, policy):
+            parts.append([])
+            size = piece.size
+        parts[-1].append(piece)
+    return parts
+
+
+def _must_roll(part: list[Piece], piece: Piece, size: int, policy: RollingPolicy) -> bool:
+    if not isinstance(policy, DefaultRollingPolicy):
+        return False
+    return (
+        size > policy.part_size
+        or (piece.time - part[0].time) * 1000 >= policy.rollover_interval
+        or (piece.time - part[-1].time) * 1000 >= policy.inactivity_interval
+    )

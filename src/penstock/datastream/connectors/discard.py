@@ -1,0 +1,5 @@
+"""Records nobody wants."""
+
+from penstock.connectors.discard import DiscardingSink
+
+__all__ = ["DiscardingSink"]

@@ -1,0 +1,30 @@
+"""Files, read and written."""
+
+from penstock.connectors.buckets import BucketAssigner
+from penstock.connectors.file_sink import FileSink, OutputFileConfig
+from penstock.connectors.files import (
+    FileEnumeratorProvider,
+    FileSource,
+    FileSourceBuilder,
+    FileSplitAssignerProvider,
+)
+from penstock.connectors.rolling import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    RollingPolicy,
+)
+from penstock.connectors.text_lines import StreamFormat
+
+__all__ = [
+    "BucketAssigner",
+    "DefaultRollingPolicy",
+    "FileEnumeratorProvider",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "FileSplitAssignerProvider",
+    "OnCheckpointRollingPolicy",
+    "OutputFileConfig",
+    "RollingPolicy",
+    "StreamFormat",
+]

@@ -1,0 +1,5 @@
+"""Consecutive numbers."""
+
+from penstock.connectors.sequence import NumberSequenceSource
+
+__all__ = ["NumberSequenceSource"]

@@ -1,0 +1,212 @@
+"""What every source promises, whatever it reads."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.connectors import file_enumerator, line_blocks
+from penstock.connectors.collection import CollectionSource
+from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.files import FileEnumeratorProvider, FileSource
+from penstock.connectors.ingestion_log import IngestionLog
+from penstock.connectors.sequence import NumberSequenceSource
+from penstock.connectors.socket import SocketSource
+from penstock.connectors.source import (
+    CHUNK_RECORDS,
+    EnumeratorContext,
+    Plan,
+    Source,
+    SourceEnumerator,
+    SplitRange,
+)
+from penstock.connectors.text_lines import StreamFormat
+
+Made = tuple[Source, list[Any]]
+
+LINES = [f"line {number} " + "é" * (number % 7) for number in range(400)]
+
+
+def a_collection(work_dir: Path) -> Made:
+    elements: list[Any] = [*range(4_500), None, "x", (1, [2])]
+    return CollectionSource(elements), elements
+
+
+def an_empty_collection(work_dir: Path) -> Made:
+    return CollectionSource([]), []
+
+
+def a_sequence(work_dir: Path) -> Made:
+    return NumberSequenceSource(-5, 700), list(range(-5, 701))
+
+
+def generated_records(work_dir: Path) -> Made:
+    return DataGeneratorSource(lambda index: index * index, 500), [n * n for n in range(500)]
+
+
+def text_files(work_dir: Path) -> Made:
+    for name, first in (("a", 0), ("b", 100), ("c/d", 300)):
+        path = work_dir / "files" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        last = {0: 100, 100: 300, 300: 400}[first]
+        path.write_text("\r\n".join(LINES[first:last]), newline="")
+    (work_dir / "files" / "empty").touch()
+    lines = StreamFormat.text_line_format()
+    return FileSource.for_record_stream_format(lines, work_dir / "files").build(), LINES
+
+
+def whole_files(work_dir: Path) -> Made:
+    _, lines = text_files(work_dir)
+    whole = FileEnumeratorProvider.default_non_splittable_file_enumerator()
+    builder = FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), work_dir / "files"
+    )
+    return builder.set_file_enumerator(whole).build(), lines
+
+
+def latin_files(work_dir: Path) -> Made:
+    (work_dir / "latin").write_text("\n".join(LINES), encoding="latin-1")
+    lines = StreamFormat.text_line_format("ISO-8859-1")
+    return FileSource.for_record_stream_format(lines, work_dir / "latin").build(), LINES
+
+
+def a_logged_socket(work_dir: Path) -> Made:
+    log = IngestionLog(work_dir / "ingestion-log", segment_bytes=1000, segment_blocks=5)
+    encoded = [line.encode() for line in LINES]
+    for first in range(0, len(encoded), 13):
+        log.append(encoded[first : first + 13])
+    log.append_end()
+    log.close()
+    return SocketSource("localhost", 1), LINES
+
+
+MAKERS: list[Callable[[Path], Made]] = [
+    a_collection,
+    an_empty_collection,
+    a_sequence,
+    generated_records,
+    text_files,
+    whole_files,
+    latin_files,
+    a_logged_socket,
+]
+
+
+@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.__name__)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    work_dir = tmp_path_factory.mktemp("source")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_enumerator, "_SMALLEST_CUT", 10)
+        patch.setattr(line_blocks, "_BLOCK_BYTES", 100)
+        source, records = request.param(work_dir)
+        yield cloudpickle.loads(cloudpickle.dumps(source)), records, work_dir
+
+
+def opened(
+    source: Source, work_dir: Path, parallelism: int, positions: dict[str, int]
+) -> SourceEnumerator:
+    context = EnumeratorContext(parallelism, work_dir, clock=lambda: 0.0, wake=lambda: None)
+    enumerator = source.enumerator(context)
+    enumerator.start(positions)
+    return enumerator
+
+
+def ranges_of(plan: Plan) -> list[SplitRange]:
+    return list(itertools.chain.from_iterable(plan))
+
+
+def records_of(source: Source, ranges: list[SplitRange]) -> list[Any]:
+    chunks = [list(source.read_lists(part)) for part in ranges]
+    return list(itertools.chain.from_iterable(itertools.chain.from_iterable(chunks)))
+
+
+def drain(enumerator: SourceEnumerator, sizes: Iterator[int]) -> Iterator[Plan]:
+    while not enumerator.finished():
+        plan = enumerator.plan(next(sizes))
+        assert plan, "a source that is not finished and needs nothing new must plan"
+        yield plan
+
+
+plan_sizes = st.lists(st.integers(5, 2000), min_size=1, max_size=5).map(itertools.cycle)
+
+
+@settings(max_examples=15, deadline=None)
+@given(parallelism=st.integers(1, 5), sizes=plan_sizes)
+def test_any_plans_read_everything_once_and_in_order(
+    made: Any, parallelism: int, sizes: Iterator[int]
+) -> None:
+    source, records, work_dir = made
+    enumerator = opened(source, work_dir, parallelism, {})
+    plans = list(drain(enumerator, sizes))
+    enumerator.close()
+    assert all(len(plan) == parallelism for plan in plans)
+    ranges = ranges_of(list(itertools.chain.from_iterable(plans)))
+    assert records_of(source, ranges) == records
+
+
+@settings(max_examples=15, deadline=None)
+@given(parallelism=st.integers(1, 5), sizes=plan_sizes, data=st.data())
+def test_a_restored_source_goes_on_behind_its_positions(
+    made: Any, parallelism: int, sizes: Iterator[int], data: st.DataObject
+) -> None:
+    source, records, work_dir = made
+    first = opened(source, work_dir, parallelism, {})
+    plans = list(itertools.islice(drain(first, sizes), data.draw(st.integers(0, 4))))
+    positions = first.positions()
+    first.close()
+    second = opened(source, work_dir, data.draw(st.integers(1, 5)), positions)
+    assert second.positions() == positions
+    plans += drain(second, sizes)
+    second.close()
+    ranges = ranges_of(list(itertools.chain.from_iterable(plans)))
+    assert records_of(source, ranges) == records
+
+
+@settings(max_examples=10, deadline=None)
+@given(sizes=plan_sizes)
+def test_a_range_gives_the_same_records_whenever_it_is_read(
+    made: Any, sizes: Iterator[int]
+) -> None:
+    source, _, work_dir = made
+    enumerator = opened(source, work_dir, 2, {})
+    for plan in drain(enumerator, sizes):
+        for part in ranges_of(plan):
+            chunks = [c if isinstance(c, list) else c.to_pylist() for c in source.read(part)]
+            assert all(len(chunk) <= CHUNK_RECORDS for chunk in chunks)
+            assert list(itertools.chain.from_iterable(chunks)) == records_of(source, [part])
+    enumerator.close()
+
+
+@settings(max_examples=10, deadline=None)
+@given(parallelism=st.integers(1, 5), sizes=plan_sizes)
+def test_ranges_of_a_split_ascend_with_the_subtask(
+    made: Any, parallelism: int, sizes: Iterator[int]
+) -> None:
+    source, _, work_dir = made
+    enumerator = opened(source, work_dir, parallelism, {})
+    behind: dict[str, int] = {}
+    for plan in drain(enumerator, sizes):
+        for part in ranges_of(plan):
+            assert behind.get(part.split, 0) == part.start < part.end
+            behind[part.split] = part.end
+    enumerator.close()
+
+
+def test_a_finished_source_plans_nothing_and_stays_finished(made: Any) -> None:
+    source, _, work_dir = made
+    enumerator = opened(source, work_dir, 2, {})
+    for _ in drain(enumerator, itertools.repeat(10_000)):
+        pass
+    assert enumerator.plan(100) == []
+    assert enumerator.finished()
+    assert enumerator.next_poll() is None
+    positions = enumerator.positions()
+    enumerator.close()
+    again = opened(source, work_dir, 2, positions)
+    assert again.finished() or not positions
+    again.close()
