@@ -18,6 +18,7 @@ class JobExecutionResult:
     job_id: JobID
     net_runtime: int
     accumulators: Mapping[str, Any] = field(default_factory=dict)
+    micro_batches: tuple[Any, ...] = ()
 
     def get_job_id(self) -> JobID:
         """Return the id of the job."""
@@ -34,6 +35,10 @@ class JobExecutionResult:
     def get_all_accumulator_results(self) -> dict[str, Any]:
         """Return the values of all accumulators by name."""
         return dict(self.accumulators)
+
+    def get_micro_batches(self) -> tuple[Any, ...]:
+        """Return the newest published micro-batches, a `MicroBatchReport` each."""
+        return self.micro_batches
 
     def is_job_execution_result(self) -> bool:
         """Tell that the job ran to its end, as a detached submission would not."""

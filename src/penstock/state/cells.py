@@ -44,19 +44,28 @@ class CellState(TableState):
         self._dirty.extend(bytes(count))
 
     def take_changes(self, delta: Delta) -> None:  # noqa: D102
+        written = self._written()
+        if not written:
+            return
         values, routed, prefix, write = self._values, self._scope.routed, self._prefix, self._write
-        upserts, deletes = delta.upserts, delta.deletes
-        index = -1
+        kept = [index for index in written if values[index] is not None]
         try:
-            for index in self._written():
-                value = values[index]
-                if value is None:
-                    deletes.append(prefix + routed[index])
-                else:
-                    upserts.append((prefix + routed[index], write(value)))
-        except TypeMismatchError as error:
-            raise self._named(error, index) from error
+            delta.values += [write(values[index]) for index in kept]
+        except TypeMismatchError:
+            self._blame(kept)
+            raise
+        delta.keys += [prefix + routed[index] for index in kept]
+        if len(kept) != len(written):
+            delta.deletes += [prefix + routed[index] for index in written if values[index] is None]
         self._dirty = bytearray(len(values))
+
+    def _blame(self, indexes: list[int]) -> None:
+        """Raise for the first value that cannot be written."""
+        for index in indexes:
+            try:
+                self._write(self._values[index])
+            except TypeMismatchError as error:
+                raise self._named(error, index) from error
 
     def _written(self) -> list[int]:
         count = self._dirty.count(1)

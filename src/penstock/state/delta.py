@@ -12,6 +12,7 @@ import io
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import IO
 from zlib import crc32
@@ -25,6 +26,7 @@ __all__ = [
     "Delta",
     "Sums",
     "blocks_of",
+    "blocks_of_entries",
     "decode_delta",
     "encode_delta",
     "read_blocks",
@@ -52,13 +54,19 @@ class Block(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(slots=True)
 class Delta:
-    """What one micro-batch changed: puts sorted by key, and keys to delete."""
+    """What one micro-batch changed: keys in order, their values, and keys to delete."""
 
-    upserts: list[Entry] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
     deletes: list[bytes] = field(default_factory=list)
 
+    @property
+    def upserts(self) -> list[Entry]:
+        """The puts as pairs."""
+        return list(zip(self.keys, self.values, strict=True))
+
     def __len__(self) -> int:
-        return len(self.upserts) + len(self.deletes)
+        return len(self.keys) + len(self.deletes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ _unpack = msgspec.msgpack.Decoder(Block).decode
 def encode_delta(delta: Delta, version: int = 0) -> bytes:
     """Return a delta as the bytes of its file."""
     buffer = io.BytesIO()
-    write_blocks(buffer, version, blocks_of(delta.upserts, delta.deletes))
+    write_blocks(buffer, version, blocks_of(delta))
     return buffer.getvalue()
 
 
@@ -84,26 +92,36 @@ def decode_delta(data: bytes, path: Path | str = "", version: int | None = None)
     """Return the delta in these bytes; ``path`` only names them in a ``CorruptStateError``."""
     delta = Delta()
     for block in read_blocks(io.BytesIO(data), path, version):
-        delta.upserts.extend(zip(block.keys, block.values, strict=True))
-        delta.deletes.extend(block.deletes)
+        delta.keys += block.keys
+        delta.values += block.values
+        delta.deletes += block.deletes
     return delta
 
 
-def blocks_of(entries: Iterable[Entry], deletes: list[bytes] | None = None) -> Iterator[Block]:
-    """Cut sorted entries into blocks; deletes go into the first."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    deletes = deletes or []
-    size = 0
-    for key, value in entries:
-        keys.append(key)
-        values.append(value)
-        size += len(value)
-        if len(keys) >= ENTRIES_PER_BLOCK or size >= BYTES_PER_BLOCK:
-            yield Block(keys, values, deletes)
-            keys, values, deletes, size = [], [], [], 0
-    if keys or deletes:
-        yield Block(keys, values, deletes)
+def blocks_of(delta: Delta) -> Iterator[Block]:
+    """Cut a delta into blocks."""
+    for start in range(0, len(delta.keys), ENTRIES_PER_BLOCK):
+        stop = start + ENTRIES_PER_BLOCK
+        yield from _bounded(Block(delta.keys[start:stop], delta.values[start:stop], []))
+    for start in range(0, len(delta.deletes), ENTRIES_PER_BLOCK):
+        yield Block([], [], delta.deletes[start : start + ENTRIES_PER_BLOCK])
+
+
+def blocks_of_entries(entries: Iterable[Entry]) -> Iterator[Block]:
+    """Cut sorted entries into blocks, holding one block at a time."""
+    entries = iter(entries)
+    while chunk := list(islice(entries, ENTRIES_PER_BLOCK)):
+        yield from _bounded(Block([key for key, _ in chunk], [value for _, value in chunk], []))
+
+
+def _bounded(block: Block) -> Iterator[Block]:
+    """Halve a block until it is small enough to be held twice."""
+    half = len(block.keys) // 2
+    if not half or sum(map(len, block.values)) <= BYTES_PER_BLOCK:
+        yield block
+        return
+    yield from _bounded(Block(block.keys[:half], block.values[:half], []))
+    yield from _bounded(Block(block.keys[half:], block.values[half:], []))
 
 
 def write_blocks(file: IO[bytes], version: int, blocks: Iterable[Block]) -> Sums:

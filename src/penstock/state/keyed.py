@@ -69,7 +69,8 @@ class KeyedStates(KeyScope):
         """Return what was written since ``bind``, sorted by key; a second call finds nothing."""
         delta = Delta()
         for name in sorted(self._unregistered):
-            delta.upserts.append((registry_key(name), self._unregistered[name].encode()))
+            delta.keys.append(registry_key(name))
+            delta.values.append(self._unregistered[name].encode())
         self._unregistered = {}
         for state in sorted(self._states.values(), key=self._table_of):
             state.take_changes(delta)

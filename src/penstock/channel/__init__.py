@@ -1,0 +1,1 @@
+"""Channels: ordered logs of Arrow segments between stages."""

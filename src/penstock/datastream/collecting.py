@@ -1,0 +1,90 @@
+"""Bringing a stream's records back into the program."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+__all__ = ["CloseableIterator", "Received"]
+
+_END = object()
+
+
+class Received:
+    """Records on their way from the publishing thread to the iterating one; bounded."""
+
+    def __init__(self, most_batches: int = 64) -> None:
+        self._batches: queue.Queue[Any] = queue.Queue(most_batches)
+        self._closed = threading.Event()
+
+    def put(self, records: list[Any]) -> None:
+        """Hand over records; waits while the reader is far behind."""
+        while not self._closed.is_set():
+            try:
+                self._batches.put(records, timeout=0.2)
+            except queue.Full:
+                continue
+            return
+
+    def end(self) -> None:
+        """Say that nothing more will come."""
+        self.put([_END])
+
+    def close(self) -> None:
+        """Stop taking records."""
+        self._closed.set()
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            for record in self._batches.get():
+                if record is _END:
+                    return
+                yield record
+
+
+class _Job(Protocol):
+    def cancel(self) -> None: ...
+
+    def raise_failure(self) -> None: ...
+
+
+class CloseableIterator:
+    """The records of a running job; closing it cancels the job."""
+
+    def __init__(self, received: Received, job: _Job) -> None:
+        self._received = received
+        self._records = iter(received)
+        self._job = job
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._records)
+        except StopIteration:
+            self._job.raise_failure()
+            raise
+
+    def next(self) -> Any:
+        """Return the next record."""
+        return next(self)
+
+    def close(self) -> None:
+        """Cancel the job if it still runs."""
+        self._received.close()
+        self._job.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

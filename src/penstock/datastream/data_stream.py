@@ -1,0 +1,382 @@
+"""Streams: what a program writes its steps on. Building them runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.print_sink import PrintSink
+from penstock.connectors.sink import Sink
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
+from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
+from penstock.errors import InvalidJobError
+from penstock.graph.transformation import (
+    Exchange,
+    OperatorKind,
+    Partitioning,
+    Transformation,
+    Upstream,
+)
+
+if TYPE_CHECKING:
+    from penstock.datastream.collecting import CloseableIterator
+    from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["DataStream", "DataStreamSink", "KeyedStream"]
+
+Function = Any
+
+
+class _Step:
+    """Settings shared by streams and sinks: they all belong to one transformation."""
+
+    def __init__(self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...]) -> None:
+        self._env = env
+        self._upstreams = upstreams
+
+    @property
+    def _transformation(self) -> Transformation:
+        if len(self._upstreams) != 1:
+            message = "a union is no step of its own: name the steps before or behind it"
+            raise InvalidJobError(message)
+        return self._upstreams[0].transformation
+
+    def name(self, name: str) -> Self:
+        """Name this step; names appear in messages, metrics and plans."""
+        self._transformation.name = name
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Give this step an identity that survives changes of the program."""
+        self._transformation.uid = uid
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set how many subtasks this step has."""
+        if parallelism < 1:
+            message = f"parallelism must be at least 1; got {parallelism}"
+            raise InvalidJobError(message)
+        self._transformation.parallelism = parallelism
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Describe this step in longer words."""
+        self._transformation.description = description
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Give this step a stage of its own."""
+        self._transformation.disable_chaining = True
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: Any) -> Self:
+        """Accept Flink's resource hint; Spark's slots are all alike."""
+        return self
+
+
+class DataStreamSink(_Step):
+    """The end of a stream."""
+
+
+class DataStream(_Step):
+    """Records on their way from one step to the next."""
+
+    def get_name(self) -> str:
+        """Return the step's name."""
+        return self._transformation.name
+
+    def get_type(self) -> TypeInformation:
+        """Return the declared type of the records."""
+        return self._type or Types.PICKLED_BYTE_ARRAY()
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment the stream belongs to."""
+        return self._env
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups, the most subtasks this step can ever have."""
+        self._transformation.max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Run this step in one subtask."""
+        return self.set_parallelism(1)
+
+    def start_new_chain(self) -> Self:
+        """Begin a stage with this step."""
+        self._transformation.start_new_chain = True
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Accept Flink's latency hint; here a micro-batch is what is flushed."""
+        return self
+
+    def map(
+        self,
+        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Replace each record by one other."""
+        _check(func, MapFunction, "map")
+        return self._then(OperatorKind.MAP, "Map", func, output_type)
+
+    def flat_map(
+        self,
+        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Replace each record by any number of others."""
+        _check(func, FlatMapFunction, "flat_map")
+        return self._then(OperatorKind.FLAT_MAP, "FlatMap", func, output_type)
+
+    def filter(self, func: Callable[[Any], bool] | FilterFunction[Any]) -> DataStream:
+        """Keep the records the function answers true for."""
+        _check(func, FilterFunction, "filter")
+        return self._then(OperatorKind.FILTER, "Filter", func, self._type)
+
+    def process(
+        self, func: ProcessFunction[Any, Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Run a process function over the records."""
+        if not isinstance(func, ProcessFunction):
+            message = f"process() on a stream without keys needs a ProcessFunction; got {func!r}"
+            raise InvalidJobError(message)
+        return self._then(OperatorKind.PROCESS, "PROCESS", func, output_type)
+
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream:
+        """Bring records of the same key together, in order, with the key's state."""
+        _check(key_selector, KeySelector, "key_by")
+        partitioning = Partitioning(Exchange.HASH, key_selector, key_type)
+        return KeyedStream(self._env, self._dealt_out(partitioning), self)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Put the records of several streams into one."""
+        upstreams = [u for s in (self, *streams) for u in s._values()._upstreams]
+        return DataStream(self._env, tuple(upstreams))
+
+    def rebalance(self) -> DataStream:
+        """Deal records out in turn."""
+        return self._redistributed(Exchange.REBALANCE)
+
+    def rescale(self) -> DataStream:
+        """Deal records out in turn."""
+        return self._redistributed(Exchange.RESCALE)
+
+    def shuffle(self) -> DataStream:
+        """Deal records out at random."""
+        return self._redistributed(Exchange.SHUFFLE)
+
+    def forward(self) -> DataStream:
+        """Keep records in the subtask they are in; needs equal parallelism."""
+        return self._redistributed(Exchange.FORWARD)
+
+    def broadcast(self) -> DataStream:
+        """Send every record to every subtask."""
+        return self._redistributed(Exchange.BROADCAST)
+
+    def global_(self) -> DataStream:
+        """Send every record to the first subtask."""
+        return self._redistributed(Exchange.GLOBAL)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Accept a watermark strategy; event time is not at work yet."""
+        return self
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print each record to standard output when its micro-batch is published."""
+        return self.sink_to(PrintSink(sink_identifier)).name("Print to Std. Out")
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """End the stream in a sink."""
+        if not isinstance(sink, Sink):
+            message = f"sink_to() needs a Sink, as FileSink...build() gives one; got {sink!r}"
+            raise InvalidJobError(message)
+        transformation = Transformation(
+            OperatorKind.SINK, f"Sink: {type(sink).__name__}", sink, self._upstreams
+        )
+        self._env._add_sink(transformation)
+        return DataStreamSink(self._env, (Upstream(transformation),))
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the program and bring this stream's records back.
+
+        Returns an iterator to be closed (closing it cancels the job), or with `limit` a list
+        of at most that many records.
+        """
+        results = self._env._collect(self, job_execution_name)
+        if limit is None:
+            return results
+        with results:
+            return _first(results, limit)
+
+    @property
+    def _type(self) -> TypeInformation | None:
+        return self._upstreams[0].transformation.output_type
+
+    def _values(self) -> DataStream:
+        return self
+
+    def _dealt_out(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
+        return tuple(Upstream(u.transformation, partitioning) for u in self._upstreams)
+
+    def _redistributed(self, exchange: Exchange) -> DataStream:
+        return DataStream(self._env, self._dealt_out(Partitioning(exchange)))
+
+    def _then(
+        self, kind: OperatorKind, name: str, func: Function, output_type: TypeInformation | None
+    ) -> DataStream:
+        transformation = Transformation(kind, name, func, self._upstreams, output_type)
+        return DataStream(self._env, (Upstream(transformation),))
+
+
+class KeyedStream(DataStream):
+    """Records grouped by key: each key's records arrive in order, next to its state."""
+
+    def __init__(
+        self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...], origin: DataStream
+    ) -> None:
+        super().__init__(env, upstreams)
+        self._origin = origin
+
+    def map(
+        self,
+        func: Callable[[Any], Any] | MapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Replace each record by one other, with access to the key's state."""
+        _check(func, MapFunction, "map")
+        return self._then(OperatorKind.KEYED_MAP, "Map", func, output_type)
+
+    def flat_map(
+        self,
+        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Replace each record by any number of others, with access to the key's state."""
+        _check(func, FlatMapFunction, "flat_map")
+        return self._then(OperatorKind.KEYED_FLAT_MAP, "FlatMap", func, output_type)
+
+    def filter(self, func: Callable[[Any], bool] | FilterFunction[Any]) -> DataStream:
+        """Keep some records, with access to the key's state."""
+        _check(func, FilterFunction, "filter")
+        return self._then(OperatorKind.KEYED_FILTER, "Filter", func, self._type)
+
+    def process(  # type: ignore[override]
+        self,
+        func: KeyedProcessFunction[Any, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Run a keyed process function over the records."""
+        if not isinstance(func, KeyedProcessFunction):
+            message = f"process() on a keyed stream needs a KeyedProcessFunction; got {func!r}"
+            raise InvalidJobError(message)
+        return self._then(OperatorKind.KEYED_PROCESS, "KEYED PROCESS", func, output_type)
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
+        """Fold the records of each key into one, emitted after each (BATCH: once per key)."""
+        _check(func, ReduceFunction, "reduce")
+        return self._then(OperatorKind.REDUCE, "Reduce", func, self._type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Keep a rolling sum of one field; the others stay those of the first record."""
+        return self._rolling(position_to_sum, add)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Keep the least value of one field; the others stay those of the first record."""
+        return self._rolling(position_to_min, least)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Keep the greatest value of one field; the others stay those of the first record."""
+        return self._rolling(position_to_max, greatest)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Keep the whole record with the least value of one field, the first of equals."""
+        return self._rolling(position_to_min_by, least, whole_record=True)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Keep the whole record with the greatest value of one field, the first of equals."""
+        return self._rolling(position_to_max_by, greatest, whole_record=True)
+
+    def key_by(
+        self,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream:
+        """Group by another key instead."""
+        return self._origin.key_by(key_selector, key_type)
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """End the stream in a sink."""
+        return self._values().sink_to(sink)
+
+    def name(self, name: str) -> Self:
+        """Refuse: a keyed stream is no step."""
+        msg = "name"
+        raise _no_step(msg)
+
+    def uid(self, uid: str) -> Self:
+        """Refuse: a keyed stream is no step."""
+        msg = "uid"
+        raise _no_step(msg)
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Refuse: a keyed stream is no step."""
+        msg = "set_parallelism"
+        raise _no_step(msg)
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Refuse: a keyed stream is no step."""
+        msg = "set_max_parallelism"
+        raise _no_step(msg)
+
+    def _redistributed(self, exchange: Exchange) -> DataStream:
+        message = f"a keyed stream is dealt out by its key: {exchange.value} is not possible on it"
+        raise InvalidJobError(message)
+
+    def _values(self) -> DataStream:
+        return self._origin
+
+    def _rolling(
+        self, position: int | str, combine: Combine, whole_record: bool = False
+    ) -> DataStream:
+        if not isinstance(position, (int, str)):
+            message = f"a field is given by its position or its name; got {position!r}"
+            raise InvalidJobError(message)
+        return self.reduce(RollingAggregate(position, combine, whole_record))
+
+
+def _check(func: Any, kind: type, method: str) -> None:
+    if not isinstance(func, kind) and not callable(func):
+        message = f"{method}() needs a {kind.__name__} or a callable; got {func!r}"
+        raise InvalidJobError(message)
+
+
+def _no_step(method: str) -> InvalidJobError:
+    return InvalidJobError(
+        f"{method}() belongs on the step before key_by() or on the one behind it"
+    )
+
+
+def _first(results: Iterator[Any], limit: int) -> list[Any]:
+    found: list[Any] = []
+    for record in results:
+        found.append(record)
+        if len(found) == limit:
+            break
+    return found

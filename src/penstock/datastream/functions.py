@@ -1,0 +1,226 @@
+"""User functions: what a program implements and penstock calls.
+
+Every function is shipped to tasks by value. `open` is called before the first record a task
+gives it, and again whenever another worker takes the subtask over: plain fields set while
+processing do not survive a micro-batch, keyed state does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from penstock.datastream.metrics import MetricGroup
+from penstock.datastream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    RawState,
+    RawStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+
+__all__ = [
+    "AggregateFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "NullByteKeySelector",
+    "ProcessFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+]
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+ACC = TypeVar("ACC")
+KEY = TypeVar("KEY")
+
+
+class KeyedStateStore(ABC):
+    """Access to the keyed state of the operator that asks."""
+
+    @abstractmethod
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """Return one value per key."""
+
+    @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list per key."""
+
+    @abstractmethod
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """Return a map per key, each entry stored on its own."""
+
+    @abstractmethod
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """Return a value per key into which `add` folds what it is given."""
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """Return an accumulator per key."""
+
+    @abstractmethod
+    def get_raw_state(self, state_descriptor: RawStateDescriptor) -> RawState:
+        """Return bytes per key, stored and restored untouched."""
+
+
+class RuntimeContext(KeyedStateStore):
+    """What a function may know about where it runs, given to `open`."""
+
+    @abstractmethod
+    def get_task_name(self) -> str:
+        """Return the operator's name."""
+
+    @abstractmethod
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Return the operator's parallelism."""
+
+    @abstractmethod
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return the number of key groups."""
+
+    @abstractmethod
+    def get_index_of_this_subtask(self) -> int:
+        """Return this instance's index, from 0."""
+
+    @abstractmethod
+    def get_attempt_number(self) -> int:
+        """Return how often this task was tried before, 0 for the first time."""
+
+    @abstractmethod
+    def get_task_name_with_subtasks(self) -> str:
+        """Return the name with index and parallelism, as in `Map (1/4)#0`."""
+
+    @abstractmethod
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a setting of the job's configuration."""
+
+    @abstractmethod
+    def get_metrics_group(self) -> MetricGroup:
+        """Return the operator's metrics; counters are exact, see `MetricGroup`."""
+
+
+class Function(ABC):  # noqa: B024 - both methods are optional to override
+    """The root of all user functions."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027
+        """Prepare this instance; called before its first record in a worker."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release what `open` took; called at end of input or when the instance is retired."""
+
+
+class MapFunction(Function, Generic[IN, OUT]):
+    """One record in, one record out."""
+
+    @abstractmethod
+    def map(self, value: IN) -> OUT:
+        """Return the record that takes the place of `value`."""
+
+
+class FlatMapFunction(Function, Generic[IN, OUT]):
+    """One record in, any number out."""
+
+    @abstractmethod
+    def flat_map(self, value: IN) -> Iterable[OUT] | None:
+        """Return or yield the records that take the place of `value`."""
+
+
+class FilterFunction(Function, Generic[IN]):
+    """Keeps the records it answers true for."""
+
+    @abstractmethod
+    def filter(self, value: IN) -> bool:
+        """Say whether `value` stays."""
+
+
+class ReduceFunction(Function, Generic[IN]):
+    """Folds two records of a kind into one."""
+
+    @abstractmethod
+    def reduce(self, value1: IN, value2: IN) -> IN:
+        """Return the combination of both."""
+
+
+class AggregateFunction(Function, Generic[IN, ACC, OUT]):
+    """Folds records into an accumulator and reads a result from it."""
+
+    @abstractmethod
+    def create_accumulator(self) -> ACC:
+        """Return an empty accumulator."""
+
+    @abstractmethod
+    def add(self, value: IN, accumulator: ACC) -> ACC:
+        """Return the accumulator with `value` in it."""
+
+    @abstractmethod
+    def get_result(self, accumulator: ACC) -> OUT:
+        """Return the result the accumulator stands for."""
+
+    @abstractmethod
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
+        """Return one accumulator for both."""
+
+
+class KeySelector(Function, Generic[IN, KEY]):
+    """Finds the key of a record; must give the same key for the same record."""
+
+    @abstractmethod
+    def get_key(self, value: IN) -> KEY:
+        """Return the key."""
+
+
+class NullByteKeySelector(KeySelector[Any, int]):
+    """Gives every record the same key."""
+
+    def get_key(self, value: Any) -> int:
+        """Return 0 for all."""
+        return 0
+
+
+class ProcessFunction(Function, Generic[IN, OUT]):
+    """The most general function on a stream without keys."""
+
+    class Context(ABC):
+        """What is known about the current record."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Return the record's event time, or None."""
+
+    @abstractmethod
+    def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
+        """Return or yield what follows from `value`."""
+
+
+class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
+    """The most general function on a keyed stream, with access to the key's state."""
+
+    class Context(ABC):
+        """What is known about the current record."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """Return the record's key."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Return the record's event time, or None."""
+
+    @abstractmethod
+    def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
+        """Return or yield what follows from `value`."""

@@ -1,0 +1,290 @@
+"""The environment: where a program starts, and what runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.config_options import read
+from penstock.common.configuration import Configuration
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.known_options import (
+    MAX_PARALLELISM,
+    PARALLELISM,
+    PIPELINE_NAME,
+    RUNTIME_MODE,
+    validate,
+)
+from penstock.common.typeinfo import TypeInformation
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collect import CollectSink
+from penstock.connectors.collection import CollectionSource
+from penstock.connectors.socket import SocketSource
+from penstock.connectors.source import Boundedness, Source
+from penstock.datastream.collecting import CloseableIterator, Received
+from penstock.datastream.data_stream import DataStream
+from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.errors import InvalidJobError
+from penstock.graph.job_graph import GraphSettings, build_job_graph
+from penstock.graph.plan import Plan, plan_job
+from penstock.graph.transformation import OperatorKind, Transformation, Upstream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.job.launch import LaunchedJob
+
+__all__ = ["StreamExecutionEnvironment"]
+
+
+Launcher = Callable[[Plan, Configuration, bool], "LaunchedJob"]
+
+_DEFAULT_JOB_NAME = "Penstock Streaming Job"
+
+_explaining: ContextVar[Callable[[Plan], None] | None] = ContextVar("explaining", default=None)
+
+
+@contextmanager
+def plans_instead_of_runs(take: Callable[[Plan], None]) -> Iterator[None]:
+    """Let every job that is executed inside give its plan to `take` and not run."""
+    token = _explaining.set(take)
+    try:
+        yield
+    finally:
+        _explaining.reset(token)
+
+
+class StreamExecutionEnvironment:
+    """Builds programs and runs them on Spark."""
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration()
+        self._parallelism: int | None = None
+        self._max_parallelism: int | None = None
+        self._mode: RuntimeExecutionMode | None = None
+        self._chaining = True
+        self._sinks: list[Transformation] = []
+        self._launcher: Launcher = _on_spark
+        if configuration is not None:
+            self.configure(configuration)
+
+    @staticmethod
+    def get_execution_environment(
+        configuration: Configuration | None = None,
+    ) -> StreamExecutionEnvironment:
+        """Return a new environment.
+
+        It runs on the active SparkSession if there is one, else on one made from the
+        configuration's `spark.*` keys, by default on all cores of this machine.
+        """
+        return StreamExecutionEnvironment(configuration)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take over settings; unknown keys are refused.
+
+        Raises:
+            ConfigurationError: a key is unknown (the nearest known one is named) or a value
+                is not of its kind.
+        """
+        validate(configuration)
+        self._configuration.add_all(configuration)
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Set how many subtasks a step has that does not say so itself."""
+        if parallelism < 1:
+            message = f"parallelism must be at least 1; got {parallelism}"
+            raise InvalidJobError(message)
+        self._parallelism = parallelism
+        return self
+
+    def get_parallelism(self) -> int:
+        """Return the default parallelism: what was set, else the number of cores."""
+        return self._parallelism or read(self._configuration, PARALLELISM) or _cores()
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set the number of key groups of steps that do not say so themselves."""
+        self._max_parallelism = max_parallelism
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """Return the number of key groups, -1 if it is derived from the parallelism."""
+        return self._max_parallelism or read(self._configuration, MAX_PARALLELISM)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Choose between STREAMING, BATCH and AUTOMATIC."""
+        self._mode = execution_mode
+        return self
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Give every step a stage of its own."""
+        self._chaining = False
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Tell whether steps without an exchange between them share a stage."""
+        return self._chaining
+
+    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
+        """Accept Flink's latency hint; here a micro-batch is what is flushed."""
+        return self
+
+    def from_collection(
+        self, collection: Iterable[Any], type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """Make a stream of a collection's elements; read in one subtask."""
+        return self._source("Collection Source", CollectionSource(collection, type_info))
+
+    def from_source(
+        self,
+        source: Source,
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """Make a stream of what a source reads; watermarks are not at work yet."""
+        if not isinstance(source, Source):
+            message = (
+                f"from_source() needs a Source, as FileSource...build() gives one; got {source!r}"
+            )
+            raise InvalidJobError(message)
+        return self._source(f"Source: {source_name}", source, type_info)
+
+    def socket_text_stream(self, hostname: str, port: int) -> DataStream:
+        """Make a stream of the lines a server sends; each is made durable before it is used."""
+        source = SocketSource(hostname, port)
+        return self._source("Source: Socket Stream", source)
+
+    def from_dataframe(self, df: DataFrame, name: str = "DataFrame") -> DataStream:
+        """Make a stream of a Spark DataFrame's rows, each a `Row` with its column names."""
+        from penstock.spark.dataframe_source import DataFrameSource
+
+        return self._source(f"Source: {name}", DataFrameSource(df))
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the program to its end.
+
+        Ctrl-C ends it between micro-batches, a second Ctrl-C at once.
+        """
+        if (take := _explaining.get()) is not None:
+            take(self._plan(job_name))
+            return JobExecutionResult(JobID.generate(), 0)
+        return self._launch(job_name).run_to_the_end()
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Start the program and return a client for it."""
+        if (take := _explaining.get()) is not None:
+            take(self._plan(job_name))
+            return JobClient(_NeverRun())
+        return JobClient(self._launch(job_name))
+
+    def get_execution_plan(self) -> str:
+        """Return stages, channels and chains of the program as JSON."""
+        import json
+
+        from penstock.graph.render import render_json
+
+        sinks = list(self._sinks)
+        try:
+            return json.dumps(render_json(self._plan(None)), indent=2)
+        finally:
+            self._sinks = sinks
+
+    def close(self) -> None:
+        """Forget the steps that were not executed."""
+        self._sinks.clear()
+
+    def _add_sink(self, sink: Transformation) -> None:
+        self._sinks.append(sink)
+
+    def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
+        received = Received()
+        stream.sink_to(CollectSink(received.put)).name("Data stream collect sink")
+        if (take := _explaining.get()) is not None:
+            take(self._plan(job_name))
+            received.end()
+            return CloseableIterator(received, _NeverRun())
+        job = self._launch(job_name)
+        job.when_ended(received.end)
+        return CloseableIterator(received, job)
+
+    def _source(
+        self, name: str, source: Source, type_info: TypeInformation | None = None
+    ) -> DataStream:
+        transformation = Transformation(
+            OperatorKind.SOURCE,
+            name,
+            source,
+            output_type=type_info or source.type_info(),
+            parallelism=source.default_parallelism(),
+        )
+        return DataStream(self, (Upstream(transformation),))
+
+    def _plan(self, job_name: str | None) -> Plan:
+        name = job_name or read(self._configuration, PIPELINE_NAME) or _DEFAULT_JOB_NAME
+        max_parallelism = self.get_max_parallelism()
+        settings = GraphSettings(
+            parallelism=self.get_parallelism(),
+            max_parallelism=max_parallelism if max_parallelism > 0 else None,
+            chaining=self._chaining,
+        )
+        sinks, self._sinks = self._sinks, []
+        return plan_job(build_job_graph(name, sinks, settings))
+
+    def _is_batch(self, plan: Plan) -> bool:
+        mode = self._mode or RuntimeExecutionMode[read(self._configuration, RUNTIME_MODE)]
+        unbounded = [
+            s.head.name
+            for s in plan.stages
+            if s.is_source and s.head.function.boundedness() is not Boundedness.BOUNDED
+        ]
+        if mode is RuntimeExecutionMode.BATCH and unbounded:
+            message = (
+                f"BATCH mode needs bounded sources, and {unbounded[0]!r} never ends; "
+                "use RuntimeExecutionMode.STREAMING"
+            )
+            raise InvalidJobError(message)
+        return mode is RuntimeExecutionMode.BATCH or (
+            mode is RuntimeExecutionMode.AUTOMATIC and not unbounded
+        )
+
+    def _launch(self, job_name: str | None) -> LaunchedJob:
+        plan = self._plan(job_name)
+        return self._launcher(plan, self._configuration, self._is_batch(plan))
+
+
+class _NeverRun:
+    """Stands in for a job that was only explained."""
+
+    job_id = JobID.generate()
+
+    def cancel(self) -> None:
+        """Do nothing."""
+
+    def raise_failure(self) -> None:
+        """Do nothing."""
+
+    def status(self) -> Any:
+        """Refuse."""
+        msg = "the job was explained, not run"
+        raise InvalidJobError(msg)
+
+    def result(self) -> Any:
+        """Refuse."""
+        msg = "the job was explained, not run"
+        raise InvalidJobError(msg)
+
+
+def _on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
+    # Building a program needs no Spark; running it does.
+    from penstock.spark.launch import launch_on_spark
+
+    return launch_on_spark(plan, configuration, batch_mode)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

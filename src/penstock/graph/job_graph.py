@@ -1,0 +1,164 @@
+"""The job graph: a program, frozen, validated and with every identity settled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.errors import DuplicateUidError, InvalidJobError
+from penstock.graph.transformation import Exchange, OperatorKind, Partitioning, Transformation
+from penstock.ids import OperatorUid
+from penstock.state.key_groups import HIGHEST_MAX_PARALLELISM, default_max_parallelism
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Records of one node on their way to another."""
+
+    source: int
+    target: int
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the job."""
+
+    id: int
+    kind: OperatorKind
+    name: str
+    uid: OperatorUid
+    function: Any
+    input_type: TypeInformation | None
+    output_type: TypeInformation | None
+    parallelism: int
+    max_parallelism: int
+    inputs: tuple[Edge, ...]
+    may_chain: bool
+    call_site: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """All operators of a job in topological order."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+    def node(self, node_id: int) -> Node:
+        """Return the node of that id."""
+        return next(n for n in self.nodes if n.id == node_id)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSettings:
+    """What the environment decides for operators that do not say it themselves."""
+
+    parallelism: int
+    max_parallelism: int | None = None
+    chaining: bool = True
+
+
+def build_job_graph(
+    name: str, sinks: Sequence[Transformation], settings: GraphSettings
+) -> JobGraph:
+    """Freeze everything the sinks depend on.
+
+    Raises:
+        InvalidJobError: there is nothing to run, or a step's settings contradict each other.
+        DuplicateUidError: two steps were given the same uid.
+    """
+    if not sinks:
+        msg = "no sink: end a stream with print(), sink_to() or a collect"
+        raise InvalidJobError(msg)
+    ordered = _topological(sinks)
+    uids = _uids(ordered)
+    nodes = tuple(_freeze(t, uids[t.id], settings) for t in ordered)
+    for node in nodes:
+        _check(node, {n.id: n for n in nodes})
+    return JobGraph(name, nodes)
+
+
+def _topological(sinks: Sequence[Transformation]) -> list[Transformation]:
+    seen: dict[int, Transformation] = {}
+    todo = list(sinks)
+    while todo:
+        t = todo.pop()
+        if t.id not in seen:
+            seen[t.id] = t
+            todo.extend(u.transformation for u in t.upstreams)
+    # Ids are given in the order of construction, and a step is built after its inputs.
+    return [seen[i] for i in sorted(seen)]
+
+
+def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
+    uids: dict[int, OperatorUid] = {}
+    sites: dict[str, str] = {}
+    ordinals: Counter[tuple[str, ...]] = Counter()
+    for t in ordered:
+        if t.uid is not None:
+            uid = t.uid
+        else:
+            inputs = (
+                f"{u.partitioning.exchange.value}:{uids[u.transformation.id]}" for u in t.upstreams
+            )
+            signature = (t.kind.value, *inputs)
+            ordinals[signature] += 1
+            text = "\n".join((*signature, str(ordinals[signature])))
+            uid = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        if uid in sites:
+            raise DuplicateUidError(uid, sites[uid], t.call_site)
+        sites[uid] = t.call_site
+        uids[t.id] = OperatorUid(uid)
+    return uids
+
+
+def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Node:
+    parallelism = t.parallelism or settings.parallelism
+    max_parallelism = (
+        t.max_parallelism or settings.max_parallelism or default_max_parallelism(parallelism)
+    )
+    if not 0 < max_parallelism <= HIGHEST_MAX_PARALLELISM:
+        msg = (
+            f"step {t.name!r}: max parallelism must be between 1 and {HIGHEST_MAX_PARALLELISM}; "
+            f"got {max_parallelism}"
+        )
+        raise InvalidJobError(msg)
+    if parallelism > max_parallelism:
+        msg = (
+            f"step {t.name!r}: parallelism {parallelism} is above its max parallelism "
+            f"{max_parallelism}; raise set_max_parallelism() or lower set_parallelism()"
+        )
+        raise InvalidJobError(msg)
+    edges = tuple(Edge(u.transformation.id, t.id, u.partitioning) for u in t.upstreams)
+    return Node(
+        id=t.id,
+        kind=t.kind,
+        name=t.name,
+        uid=uid,
+        function=t.function,
+        input_type=t.upstreams[0].transformation.output_type if t.upstreams else None,
+        output_type=t.output_type,
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        inputs=edges,
+        may_chain=settings.chaining and not (t.start_new_chain or t.disable_chaining),
+        call_site=t.call_site,
+    )
+
+
+def _check(node: Node, nodes: dict[int, Node]) -> None:
+    for edge in node.inputs:
+        source = nodes[edge.source]
+        is_forward = edge.partitioning.exchange is Exchange.FORWARD
+        if is_forward and source.parallelism != node.parallelism:
+            msg = (
+                f"forward() from {source.name!r} (parallelism {source.parallelism}) to "
+                f"{node.name!r} (parallelism {node.parallelism}): forward needs equal parallelism; "
+                "use rebalance()"
+            )
+            raise InvalidJobError(msg)

@@ -1,0 +1,141 @@
+"""Stages and channels: where a job graph is cut, and what flows between the pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.graph.job_graph import Edge, JobGraph, Node
+from penstock.graph.transformation import Exchange, OperatorKind, Partitioning
+from penstock.ids import ChannelId, StageId
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """An exchange between two stages: an ordered log of Arrow segments."""
+
+    id: ChannelId
+    producer: StageId
+    consumer: StageId
+    source_node: int
+    target_node: int
+    partitioning: Partitioning
+    producer_parallelism: int
+    consumer_parallelism: int
+    max_parallelism: int
+
+    @property
+    def exchange(self) -> Exchange:
+        """How records are dealt out."""
+        return self.partitioning.exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A chain of operators between two exchanges, run in one Python pass."""
+
+    id: StageId
+    nodes: tuple[Node, ...]
+    inputs: tuple[Channel, ...]
+    outputs: tuple[Channel, ...]
+
+    @property
+    def head(self) -> Node:
+        """The operator that gets the stage's input."""
+        return self.nodes[0]
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks the stage has."""
+        return self.head.parallelism
+
+    @property
+    def name(self) -> str:
+        """The chain's operators, in Flink's notation."""
+        return self._chain_name(self.head)
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the stage reads an external source."""
+        return self.head.kind is OperatorKind.SOURCE
+
+    def followers(self, node: Node) -> tuple[Node, ...]:
+        """Return the operators chained directly behind `node`."""
+        return tuple(
+            n
+            for n in self.nodes
+            if n.inputs and n.inputs[0].source == node.id and n is not self.head
+        )
+
+    def _chain_name(self, node: Node) -> str:
+        behind = [self._chain_name(n) for n in self.followers(node)]
+        if not behind:
+            return node.name
+        if len(behind) == 1:
+            return f"{node.name} -> {behind[0]}"
+        return f"{node.name} -> ({', '.join(behind)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole job as stages and channels."""
+
+    job_name: str
+    stages: tuple[Stage, ...]
+    channels: tuple[Channel, ...]
+
+
+def plan_job(graph: JobGraph) -> Plan:
+    """Cut the graph at every exchange that is not a plain forward."""
+    nodes = {n.id: n for n in graph.nodes}
+    stage_of: dict[int, int] = {}
+    members: list[list[Node]] = []
+    for node in graph.nodes:
+        if _chains(node, nodes):
+            stage = stage_of[node.inputs[0].source]
+            members[stage].append(node)
+        else:
+            stage = len(members)
+            members.append([node])
+        stage_of[node.id] = stage
+
+    cut = [e for n in graph.nodes for e in n.inputs if not _chains(n, nodes)]
+    channels = tuple(
+        Channel(
+            id=ChannelId(i),
+            producer=StageId(stage_of[e.source]),
+            consumer=StageId(stage_of[e.target]),
+            source_node=e.source,
+            target_node=e.target,
+            partitioning=_settle(e, nodes),
+            producer_parallelism=nodes[e.source].parallelism,
+            consumer_parallelism=nodes[e.target].parallelism,
+            max_parallelism=nodes[e.target].max_parallelism,
+        )
+        for i, e in enumerate(cut)
+    )
+    stages = tuple(
+        Stage(
+            id=StageId(i),
+            nodes=tuple(group),
+            inputs=tuple(c for c in channels if c.consumer == i),
+            outputs=tuple(c for c in channels if c.producer == i),
+        )
+        for i, group in enumerate(members)
+    )
+    return Plan(graph.name, stages, channels)
+
+
+def _chains(node: Node, nodes: dict[int, Node]) -> bool:
+    if len(node.inputs) != 1 or not node.may_chain:
+        return False
+    source = nodes[node.inputs[0].source]
+    return _settle(node.inputs[0], nodes).exchange is Exchange.FORWARD and (
+        source.parallelism == node.parallelism and not node.kind.is_keyed
+    )
+
+
+def _settle(edge: Edge, nodes: dict[int, Node]) -> Partitioning:
+    if edge.partitioning.exchange is not Exchange.AUTO:
+        return edge.partitioning
+    same = nodes[edge.source].parallelism == nodes[edge.target].parallelism
+    return Partitioning(Exchange.FORWARD if same else Exchange.REBALANCE)

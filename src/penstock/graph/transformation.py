@@ -1,0 +1,110 @@
+"""What a program builds: transformations, and how records travel between them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+
+
+class OperatorKind(Enum):
+    """What an operator does with a record."""
+
+    SOURCE = "source"
+    MAP = "map"
+    FLAT_MAP = "flat_map"
+    FILTER = "filter"
+    PROCESS = "process"
+    KEYED_MAP = "keyed_map"
+    KEYED_FLAT_MAP = "keyed_flat_map"
+    KEYED_FILTER = "keyed_filter"
+    KEYED_PROCESS = "keyed_process"
+    REDUCE = "reduce"
+    SINK = "sink"
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the operator has keyed state."""
+        return self in _KEYED
+
+
+_KEYED = frozenset(
+    {
+        OperatorKind.KEYED_MAP,
+        OperatorKind.KEYED_FLAT_MAP,
+        OperatorKind.KEYED_FILTER,
+        OperatorKind.KEYED_PROCESS,
+        OperatorKind.REDUCE,
+    }
+)
+
+
+class Exchange(Enum):
+    """How records are dealt out to the subtasks of the next operator."""
+
+    AUTO = "auto"
+    """Forward where the parallelism agrees, else rebalance."""
+    FORWARD = "forward"
+    REBALANCE = "rebalance"
+    RESCALE = "rescale"
+    SHUFFLE = "shuffle"
+    BROADCAST = "broadcast"
+    GLOBAL = "global"
+    HASH = "hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """An exchange, with the key selector where it is by key."""
+
+    exchange: Exchange
+    key_selector: Any = None
+    key_type: TypeInformation | None = None
+
+
+AUTO = Partitioning(Exchange.AUTO)
+
+_ids = itertools.count(1)
+
+
+@dataclass(slots=True, eq=False)
+class Transformation:
+    """One step of a program while it is being written; frozen later into a `Node`."""
+
+    kind: OperatorKind
+    name: str
+    function: Any
+    upstreams: tuple[Upstream, ...] = ()
+    output_type: TypeInformation | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    uid: str | None = None
+    description: str | None = None
+    start_new_chain: bool = False
+    disable_chaining: bool = False
+    id: int = field(default_factory=lambda: next(_ids))
+    call_site: str = field(default_factory=lambda: user_call_site())
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """An input of a step: whose records, dealt out how."""
+
+    transformation: Transformation
+    partitioning: Partitioning = AUTO
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def user_call_site() -> str:
+    """Return `file:line` of the innermost caller outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<string>")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

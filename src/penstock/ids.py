@@ -1,0 +1,23 @@
+"""Ids that cross room borders, each a type of its own."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+OperatorUid = NewType("OperatorUid", str)
+"""Identity of one operator across runs; state and counters are filed under it."""
+
+StageId = NewType("StageId", int)
+"""Position of a stage in its plan, sources first."""
+
+ChannelId = NewType("ChannelId", int)
+"""Position of a channel in its plan."""
+
+SubtaskIndex = NewType("SubtaskIndex", int)
+"""Which of a stage's parallel instances, from 0."""
+
+AttemptId = NewType("AttemptId", str)
+"""One life of a job: every name an attempt writes carries it."""
+
+BatchNumber = NewType("BatchNumber", int)
+"""Micro-batches of one stage, counted from 1; state version b is what batch b left behind."""

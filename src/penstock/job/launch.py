@@ -1,0 +1,266 @@
+"""From a plan to a running job."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from penstock.channel.log import Bounds
+from penstock.common.config_options import read
+from penstock.common.configuration import Configuration
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.common.known_options import (
+    CHANNEL_MAX_BYTES,
+    CHANNEL_MAX_RECORDS,
+    INGESTION_DIR,
+    MICRO_BATCH_INITIAL_RECORDS,
+    MICRO_BATCH_MAX_RECORDS,
+    MICRO_BATCH_MAX_TRIES,
+    MICRO_BATCH_TARGET_DURATION,
+    SOURCE_POLL_INTERVAL,
+    STATE_BACKEND,
+    STATE_COMPACT_AFTER_DELTAS,
+    STATE_LOCAL_DIR,
+    WORK_DIR,
+)
+from penstock.errors import JobCancelledError
+from penstock.graph.plan import Plan
+from penstock.ids import AttemptId, StageId
+from penstock.job.job_run import JobRun, JobState
+from penstock.job.report import MicroBatchReport
+from penstock.job.settings import JobSettings
+from penstock.job.sizing import SizeLimits
+from penstock.job.submitter import Submitter
+from penstock.state.local_dir import local_state_root
+from penstock.task.layout import Layout
+from penstock.task.ship import ship
+from penstock.task.subtask import StageTask
+
+logger = logging.getLogger("penstock")
+
+_STATUS = {
+    JobState.RUNNING: JobStatus.RUNNING,
+    JobState.FINISHED: JobStatus.FINISHED,
+    JobState.CANCELED: JobStatus.CANCELED,
+    JobState.FAILED: JobStatus.FAILED,
+}
+
+
+MakeSubmitter = Callable[[JobID, dict[StageId, bytes], str], Submitter]
+"""Makes the engine's side of a job: its id, its stages as bytes by id, its state backend."""
+
+
+def launch(
+    plan: Plan, configuration: Configuration, batch_mode: bool, make_submitter: MakeSubmitter
+) -> LaunchedJob:
+    """Start a plan and return at once.
+
+    Everything that can be refused is refused before the engine is started.
+    """
+    settings = read_settings(configuration, batch_mode)
+    job_id = JobID.generate()
+    shared, is_temporary = _work_dir(settings, job_id)
+    layout = Layout(shared, _local_dir(settings, job_id), AttemptId("a1"))
+    types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
+    tasks = {
+        stage.id: ship(
+            StageTask(stage, layout, settings.backend, batch_mode, settings.parameters, types)
+        )
+        for stage in plan.stages
+    }
+    submitter = make_submitter(job_id, tasks, settings.backend)
+    run = JobRun(plan, layout, settings, submitter)
+    job = LaunchedJob(plan, job_id, run, submitter, shared if is_temporary else None)
+    job.start()
+    return job
+
+
+class LaunchedJob:
+    """A running job, seen from the program that started it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        job_id: JobID,
+        run: JobRun,
+        submitter: Submitter,
+        temporary: Path | None,
+    ) -> None:
+        self.job_id = job_id
+        self._plan = plan
+        self._run = run
+        self._submitter = submitter
+        self._temporary = temporary
+        self._future: Future[JobExecutionResult] = Future()
+        self._listeners: list[Callable[[], None]] = []
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the loops, and the thread that waits for their end."""
+        try:
+            self._run.start()
+        except BaseException:
+            self._clean_up(keep_connectors=False)
+            raise
+        threading.Thread(target=self._await_end, name="job-cleanup", daemon=True).start()
+
+    def run_to_the_end(self) -> JobExecutionResult:
+        """Wait in the main program; Ctrl-C ends the job between micro-batches."""
+        with _Interrupts(self) as interrupts:
+            while not self._ended.wait(0.2):
+                pass
+        if interrupts.count:
+            raise KeyboardInterrupt
+        self.raise_failure()
+        if self._run.state is JobState.CANCELED:
+            raise JobCancelledError(self._plan.job_name)
+        return self._future.result()
+
+    def status(self) -> JobStatus:
+        """Return where the job stands."""
+        return _STATUS[self._run.state]
+
+    def cancel(self) -> None:
+        """End the job between micro-batches."""
+        self._run.cancel()
+
+    def kill(self) -> None:
+        """End the job at once."""
+        self._run.kill()
+
+    def result(self) -> Future[JobExecutionResult]:
+        """Return the job's end."""
+        return self._future
+
+    def raise_failure(self) -> None:
+        """Raise what the job failed of, if it did; waits for its end."""
+        self._ended.wait()
+        if self._run.failure is not None:
+            raise self._run.failure
+
+    def when_ended(self, listener: Callable[[], None]) -> None:
+        """Call `listener` once the job has ended, however it ended."""
+        with self._lock:
+            if not self._ended.is_set():
+                self._listeners.append(listener)
+                return
+        listener()
+
+    def micro_batches(self) -> list[MicroBatchReport]:
+        """Return the newest published micro-batches."""
+        return self._run.reports()
+
+    def _await_end(self) -> None:
+        self._run.wait()
+        failure = self._run.failure
+        self._clean_up(keep_connectors=failure is not None)
+        if failure is not None:
+            self._future.set_exception(failure)
+        elif self._run.state is JobState.CANCELED:
+            self._future.set_exception(JobCancelledError(self._plan.job_name))
+        else:
+            self._future.set_result(self._summary())
+        with self._lock:
+            self._ended.set()
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _summary(self) -> JobExecutionResult:
+        names: dict[str, str] = {n.uid: n.name for s in self._plan.stages for n in s.nodes}
+        counters: dict[str, Any] = {}
+        for uid, counts in self._run.counters().items():
+            for counter, count in counts.items():
+                name = f"{names[uid]}.{counter}"
+                counters[name] = counters.get(name, 0) + count
+        runtime = int((time.time() - self._run.started) * 1000)
+        return JobExecutionResult(self.job_id, runtime, counters, tuple(self._run.reports()))
+
+    def _clean_up(self, keep_connectors: bool) -> None:
+        self._submitter.close()
+        if self._temporary is None:
+            return
+        kept = self._temporary / "connectors"
+        if keep_connectors and kept.exists() and any(kept.rglob("*")):
+            logger.warning("what was ingested but perhaps not processed is kept in %s", kept)
+            return
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+class _Interrupts:
+    """Turns Ctrl-C into a cancel while a program waits for its job."""
+
+    def __init__(self, job: LaunchedJob) -> None:
+        self._job = job
+        self._before: Any = None
+        self.count = 0
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count == 1:
+            print(
+                "ending after the micro-batches that run now; Ctrl-C again to end at once",
+                file=sys.stderr,
+            )
+            self._job.cancel()
+        else:
+            self._job.kill()
+
+
+def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings:
+    """Read everything a job's loops need out of a configuration."""
+    return JobSettings(
+        sizes=SizeLimits(
+            target_seconds=read(configuration, MICRO_BATCH_TARGET_DURATION).total_seconds(),
+            initial=read(configuration, MICRO_BATCH_INITIAL_RECORDS),
+            maximum=read(configuration, MICRO_BATCH_MAX_RECORDS),
+        ),
+        bounds=Bounds(
+            read(configuration, CHANNEL_MAX_RECORDS), read(configuration, CHANNEL_MAX_BYTES)
+        ),
+        max_tries=read(configuration, MICRO_BATCH_MAX_TRIES),
+        poll_seconds=read(configuration, SOURCE_POLL_INTERVAL).total_seconds(),
+        backend=read(configuration, STATE_BACKEND),
+        batch_mode=batch_mode,
+        compact_after_deltas=read(configuration, STATE_COMPACT_AFTER_DELTAS),
+        work_dir=_path(read(configuration, WORK_DIR)),
+        local_dir=_path(read(configuration, STATE_LOCAL_DIR)),
+        ingestion_dir=_path(read(configuration, INGESTION_DIR)),
+        parameters={key: str(configuration.get(key)) for key in configuration.key_set()},
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text).absolute()
+
+
+def _work_dir(settings: JobSettings, job_id: JobID) -> tuple[Path, bool]:
+    if settings.work_dir is not None:
+        return settings.work_dir / str(job_id), False
+    return Path(tempfile.mkdtemp(prefix="penstock-")), True
+
+
+def _local_dir(settings: JobSettings, job_id: JobID) -> Path:
+    return (settings.local_dir or local_state_root()) / f"penstock-{job_id}"

@@ -1,0 +1,27 @@
+"""What a job tells about its micro-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchReport:
+    """One published micro-batch."""
+
+    stage: int
+    stage_name: str
+    batch: int
+    tries: int
+    started: float
+    """When its first try was submitted, in seconds since the epoch."""
+    published: float
+    records_in: int
+    records_out: int
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds, by what for: the driver's own, and the slowest task's."""
+
+    @property
+    def seconds(self) -> float:
+        """From submission to publication."""
+        return self.published - self.started

@@ -1,0 +1,291 @@
+"""The loop of one stage: decide, submit, publish, again.
+
+The order inside `_publish` is the protocol: the manifest first, everything that can be seen
+after it. A loop never holds a lock while a micro-batch runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from penstock.channel.log import END_OF_INPUT, ChannelLog, Entry, EntryKind
+from penstock.connectors.sink import SinkPublisher
+from penstock.datastream.functions import Function
+from penstock.errors import MicroBatchFailedError
+from penstock.graph.plan import Stage
+from penstock.ids import ChannelId
+from penstock.job.board import Board
+from penstock.job.inputs import StageInput, Taken
+from penstock.job.manifest import Manifest, add_counts, write_manifest
+from penstock.job.report import MicroBatchReport
+from penstock.job.settings import JobSettings
+from penstock.job.sizing import next_size
+from penstock.job.submitter import MicroBatchLostError, Submitter
+from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.registry import backend_named
+from penstock.task.failure import unpack
+from penstock.task.layout import Layout
+from penstock.task.messages import Acknowledgement, Instruction, SubtaskWork, encode
+
+logger = logging.getLogger("penstock.job")
+
+
+@dataclass(slots=True)
+class StageParts:
+    """What a loop works with; made once by the job."""
+
+    stage: Stage
+    layout: Layout
+    settings: JobSettings
+    submitter: Submitter
+    board: Board
+    input: StageInput
+    outputs: Mapping[ChannelId, ChannelLog]
+    publishers: Mapping[int, SinkPublisher]
+    report: Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
+
+
+@dataclass(slots=True)
+class _Folding:
+    thread: threading.Thread
+    bases: list[FileRef | None] = field(default_factory=list)
+
+
+class StageLoop:
+    """Runs one stage of a job from its first micro-batch to its last."""
+
+    def __init__(self, parts: StageParts) -> None:
+        self._parts = parts
+        self._stage = parts.stage
+        self._size = parts.settings.sizes.initial
+        self._batch = 0
+        self._winners: list[str | None] = [None] * parts.stage.parallelism
+        self._keyed = parts.stage.head.kind.is_keyed and not parts.settings.batch_mode
+        self._states = [StateRef(version=0)] * parts.stage.parallelism if self._keyed else []
+        self._backend = backend_named(parts.settings.backend, parts.stage.head.name)
+        self._folding: _Folding | None = None
+        self._warned: set[str] = set()
+
+    def run(self) -> None:
+        """Work until the end of input, a failure, or a stop; runs in the stage's thread."""
+        try:
+            while (taken := self._next()) is not None:
+                self._run_micro_batch(taken)
+                if taken.end_of_input:
+                    self._finish()
+                    return
+        except BaseException as error:
+            if self._parts.board.fail(error):
+                logger.debug("stage %s failed", self._stage.name, exc_info=True)
+            self._parts.submitter.cancel()
+        finally:
+            if self._folding is not None:
+                self._folding.thread.join()
+            self._parts.input.close()
+
+    def _next(self) -> Taken | None:
+        board, given = self._parts.board, self._parts.input
+        while True:
+            seen = board.version
+            if board.stopping:
+                return None
+            # Backpressure: blocking inside a micro-batch would hold the consumer's cores.
+            if any(log.is_full() for log in self._parts.outputs.values()):
+                board.wait(seen, None)
+                continue
+            taken = given.take(self._size)
+            if taken is not None:
+                return taken
+            board.wait(seen, given.wait_seconds())
+
+    def _run_micro_batch(self, taken: Taken) -> None:
+        if taken.is_empty and not (taken.end_of_input and self._wants_close()):
+            self._consume(taken, 0)
+            return
+        self._take_folded()
+        self._batch += 1
+        started = time.time()
+        acks, try_number = self._run_tries(taken)
+        self._publish(taken, acks, try_number, started)
+
+    def _run_tries(self, taken: Taken) -> tuple[list[Acknowledgement], int]:
+        parts, tries = self._parts, self._parts.settings.max_tries
+        lost = ""
+        for try_number in range(tries):
+            instruction = self._instruction(taken, try_number)
+            path = parts.layout.instruction(self._stage.id, self._batch, try_number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(instruction))
+            try:
+                acks = parts.submitter.run(instruction, path)
+            except MicroBatchLostError as error:
+                lost = str(error)
+                if parts.board.stopping:
+                    break
+                logger.warning(
+                    "stage %r: try %d of micro-batch %d was lost and runs again: %s",
+                    self._stage.name,
+                    try_number + 1,
+                    self._batch,
+                    lost,
+                )
+                continue
+            finally:
+                path.unlink(missing_ok=True)
+            for ack in acks:
+                if ack.failure is not None:
+                    raise unpack(ack.failure)
+            return acks, try_number
+        raise MicroBatchFailedError(self._stage.name, self._batch, tries, lost)
+
+    def _instruction(self, taken: Taken, try_number: int) -> Instruction:
+        work = [
+            SubtaskWork(
+                ranges=w.ranges,
+                segments=w.segments,
+                state=self._states[i] if self._states else None,
+                previous=self._winners[i],
+            )
+            for i, w in enumerate(taken.work)
+        ]
+        return Instruction(
+            attempt=self._parts.layout.attempt,
+            stage=self._stage.id,
+            batch=self._batch,
+            try_number=try_number,
+            work=work,
+            end_of_input=taken.end_of_input,
+            key_slice=taken.key_slice,
+        )
+
+    def _publish(
+        self, taken: Taken, acks: list[Acknowledgement], try_number: int, started: float
+    ) -> None:
+        parts = self._parts
+        segments = {
+            int(channel): [o.segment for a in acks for o in a.outputs if o.channel == channel]
+            for channel in parts.outputs
+        }
+        states = [
+            self._backend.publish(ref, self._batch, ack.state)
+            for ref, ack in zip(self._states, acks, strict=bool(self._states))
+        ]
+        counters: dict[str, dict[str, int]] = {}
+        for ack in acks:
+            add_counts(counters, ack.counters)
+        records = sum(a.records_in for a in acks)
+        manifest = Manifest(
+            stage=self._stage.id,
+            batch=self._batch,
+            try_number=try_number,
+            winners=[a.name for a in acks],
+            positions=taken.positions,
+            consumed={int(c): n for c, n in taken.consumed.items()},
+            segments=segments,
+            state=[s for s in states if s.inline is None],
+            records_in=records,
+            counters=counters,
+        )
+        write_manifest(parts.layout.manifest(self._stage.id, self._batch), manifest)
+        self._states = states
+        self._winners = [a.name for a in acks]
+        for channel, log in parts.outputs.items():
+            if segments[channel]:
+                log.append(Entry(EntryKind.DATA, tuple(segments[channel])))
+        for node_id, publisher in parts.publishers.items():
+            publisher.publish([a.sinks.get(node_id, b"") for a in acks])
+        self._consume(taken, records)
+        published = time.time()
+        self._size = next_size(self._size, records, published - started, parts.settings.sizes)
+        phases = max((a.phases for a in acks), key=lambda p: sum(p.values()), default={})
+        parts.report(
+            MicroBatchReport(
+                stage=self._stage.id,
+                stage_name=self._stage.name,
+                batch=self._batch,
+                tries=try_number + 1,
+                started=started,
+                published=published,
+                records_in=records,
+                records_out=sum(a.records_out for a in acks),
+                phases=phases,
+            ),
+            counters,
+        )
+        self._warn_of_changed_fields(acks)
+        self._start_folding()
+
+    def _consume(self, taken: Taken, records: int) -> None:
+        for channel, entry in self._parts.input.published(taken, records):
+            for segment in entry.segments:
+                (self._parts.layout.channel(channel) / segment.name).unlink(missing_ok=True)
+        self._parts.board.change()
+
+    def _finish(self) -> None:
+        for publisher in self._parts.publishers.values():
+            publisher.finish()
+        for log in self._parts.outputs.values():
+            log.append(END_OF_INPUT)
+        self._parts.board.change()
+
+    def _wants_close(self) -> bool:
+        functions = [n.function for n in self._stage.nodes if isinstance(n.function, Function)]
+        return self._batch > 0 and any(type(f).close is not Function.close for f in functions)
+
+    def _warn_of_changed_fields(self, acks: list[Acknowledgement]) -> None:
+        for ack in acks:
+            for step, names in ack.changed_fields.items():
+                if step not in self._warned:
+                    self._warned.add(step)
+                    logger.warning(
+                        "step %r changed its fields %s after open(): plain fields do not survive "
+                        "a micro-batch; keep what must last in keyed state",
+                        step,
+                        ", ".join(sorted(names)),
+                    )
+
+    def _place(self, subtask: int) -> StatePlace:
+        uid, layout = self._stage.head.uid, self._parts.layout
+        return StatePlace(layout.state(uid, subtask), layout.local_state(uid, subtask))
+
+    def _start_folding(self) -> None:
+        limit = self._parts.settings.compact_after_deltas
+        if self._folding is not None or all(len(r.deltas) < limit for r in self._states):
+            return
+        work = [
+            (
+                self._place(i),
+                ref,
+                StagedName(self._parts.layout.attempt, self._batch, 0, i, 0),
+            )
+            for i, ref in enumerate(self._states)
+        ]
+        folding = _Folding(threading.Thread(daemon=True))
+        folding.thread = threading.Thread(
+            target=self._fold, args=(folding, work), name=f"fold-{self._stage.id}", daemon=True
+        )
+        self._folding = folding
+        folding.thread.start()
+
+    def _fold(self, folding: _Folding, work: list[tuple[StatePlace, StateRef, StagedName]]) -> None:
+        try:
+            folding.bases = self._parts.submitter.fold(self._stage.id, work)
+        except Exception as error:
+            # The deltas are all still there: folding again later is as good.
+            logger.warning("stage %r: folding its state failed: %s", self._stage.name, error)
+
+    def _take_folded(self) -> None:
+        """Change over to new bases, between micro-batches: no task reads the old files now."""
+        folding = self._folding
+        if folding is None or folding.thread.is_alive():
+            return
+        self._folding = None
+        for subtask, base in enumerate(folding.bases):
+            if base is not None:
+                ref = self._backend.rebase(self._states[subtask], base)
+                self._states[subtask] = ref
+                self._backend.drop(self._place(subtask), ref)

@@ -1,0 +1,1 @@
+"""Everything that knows Spark; no other room imports pyspark."""

@@ -1,0 +1,25 @@
+"""Jobs on Spark."""
+
+from __future__ import annotations
+
+from penstock.common.configuration import Configuration
+from penstock.common.job_id import JobID
+from penstock.graph.plan import Plan
+from penstock.ids import StageId
+from penstock.job.launch import LaunchedJob, launch
+from penstock.spark.session import open_session
+from penstock.spark.submitter import SparkSubmitter
+
+
+def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
+    """Start a plan on the active SparkSession or one made for it."""
+
+    def submitter(job_id: JobID, tasks: dict[StageId, bytes], backend: str) -> SparkSubmitter:
+        keys = (k for k in configuration.key_set() if k.startswith("spark."))
+        session = open_session({key: str(configuration.get(key)) for key in keys})
+        spark = SparkSubmitter(session, str(job_id), tasks, backend)
+        for stage in plan.stages:
+            spark.prepare(stage)
+        return spark
+
+    return launch(plan, configuration, batch_mode, submitter)

@@ -1,0 +1,197 @@
+"""A host's LMDB copy of published versions."""
+
+# ruff: noqa: D102  the contract says what these methods do
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgspec
+
+from penstock.state.backends.base import FileRef, StateRef, StateStore
+from penstock.state.backends.lmdb_env import LmdbEnv
+from penstock.state.delta import Block
+
+__all__ = ["HashMapStore", "Stamp", "bring_up"]
+
+# LMDB takes keys of up to 511 bytes. Longer ones are stored under 479 bytes of themselves and a
+# digest of the whole, which makes exactly 511: a length no other stored key has.
+_LONGEST = 511
+_DIGEST = sha256().digest_size
+_HEAD = _LONGEST - _DIGEST
+_LENGTH = 4
+
+_STAMP = b"stamp"
+
+ReadFile = Callable[[FileRef], Iterator[Block]]
+
+
+class Stamp(msgspec.Struct, frozen=True, array_like=True):
+    """Which version a local store holds, and the last file that went into it."""
+
+    version: int
+    file: str
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Stamp).decode
+
+
+class HashMapStore(StateStore):
+    """One version of the state, in a read transaction."""
+
+    __slots__ = ("_env", "_get", "_private", "_txn", "version")
+
+    def __init__(self, env: LmdbEnv, txn: Any, version: int, private: Path | None = None) -> None:
+        self.version = version
+        self._env = env
+        self._txn = txn
+        self._get = txn.get
+        self._private = private
+
+    def get(self, key: bytes) -> bytes | None:
+        if len(key) < _LONGEST:
+            found: bytes | None = self._get(key)
+            return found
+        found = self._get(_stored_key(key))
+        return None if found is None else _real(found)[1]
+
+    def scan_between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._from(start[:_HEAD]):
+            if stop is not None and key >= stop:
+                return
+            if key >= start:
+                yield key, value
+
+    def close(self) -> None:
+        if self._txn is None:
+            return
+        self._txn.abort()
+        self._txn = None
+        self._get = _closed
+        self._env.close()
+        if self._private is not None:
+            shutil.rmtree(self._private, ignore_errors=True)
+
+    def _from(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate in the order of real keys: those that share a long head lie by digest."""
+        cursor = self._txn.cursor()
+        if not cursor.set_range(start):
+            return
+        run: list[tuple[bytes, bytes]] = []
+        head = b""
+        for key, value in cursor.iternext():
+            if run and key[:_HEAD] != head:
+                yield from sorted(run)
+                run = []
+            if len(key) <= _HEAD:
+                yield key, value
+                continue
+            head = key[:_HEAD]
+            run.append(_real(value) if len(key) == _LONGEST else (key, value))
+        yield from sorted(run)
+
+
+def read_stamp(env: LmdbEnv, txn: Any) -> Stamp | None:
+    """Return which version a transaction sees, None in a new store."""
+    data = txn.get(_STAMP, db=env.meta_db)
+    return None if data is None else _unpack(data)
+
+
+def is_at(stamp: Stamp | None, ref: StateRef) -> bool:
+    """Tell whether a store holds exactly the version of a ref."""
+    return stamp is not None and stamp.version == ref.version and _same_history(stamp, ref)
+
+
+def bring_up(env: LmdbEnv, ref: StateRef, read: ReadFile) -> None:
+    """Bring a local store to a ref's version, in one transaction with its stamp.
+
+    Killed anywhere, it has either happened or not. Another process doing the same waits, then
+    finds it done. A store that is further already is left alone.
+    """
+    while True:
+        try:
+            with env.begin(write=True) as txn:
+                _bring_up(env, txn, ref, read)
+        except lmdb.MapFullError:
+            env.grow()
+        else:
+            return
+
+
+def _bring_up(env: LmdbEnv, txn: Any, ref: StateRef, read: ReadFile) -> None:
+    stamp = read_stamp(env, txn)
+    if is_at(stamp, ref) or (stamp is not None and stamp.version > ref.version):
+        return
+    if stamp is not None and _reaches(stamp, ref):
+        missing = [delta for delta in ref.deltas if delta.version > stamp.version]
+    else:
+        txn.drop(env.state_db, delete=False)
+        missing = list(ref.deltas)
+        if ref.base is not None:
+            _load(txn, read(ref.base))
+    for delta in missing:
+        _apply(txn, read(delta))
+    newest = ref.deltas[-1] if ref.deltas else ref.base
+    done = Stamp(ref.version, "" if newest is None else newest.name)
+    txn.put(_STAMP, _pack(done), db=env.meta_db)
+
+
+def _reaches(stamp: Stamp, ref: StateRef) -> bool:
+    """Tell whether the deltas of a ref lead from a stamp to it."""
+    begun = ref.base is None or stamp.version >= ref.base.version
+    return begun and stamp.version <= ref.version and _same_history(stamp, ref)
+
+
+def _same_history(stamp: Stamp, ref: StateRef) -> bool:
+    # Versions alone would do if places are never shared; the name proves that they were not.
+    passed = [delta for delta in ref.deltas if delta.version <= stamp.version]
+    return not passed or passed[-1].name == stamp.file
+
+
+def _load(txn: Any, blocks: Iterable[Block]) -> None:
+    """Fill an empty store from sorted blocks."""
+    for block in blocks:
+        entries = _stored(block)
+        _, added = txn.cursor().putmulti(entries, append=True)
+        if added != len(block.keys):
+            txn.cursor().putmulti(_stored(block))
+
+
+def _apply(txn: Any, blocks: Iterable[Block]) -> None:
+    for block in blocks:
+        txn.cursor().putmulti(_stored(block))
+        for key in block.deletes:
+            txn.delete(_stored_key(key))
+
+
+def _stored(block: Block) -> Iterable[tuple[bytes, bytes]]:
+    if max(map(len, block.keys), default=0) < _LONGEST:
+        return zip(block.keys, block.values, strict=True)
+    return [
+        (_stored_key(key), value if len(key) < _LONGEST else _long_value(key, value))
+        for key, value in zip(block.keys, block.values, strict=True)
+    ]
+
+
+def _stored_key(key: bytes) -> bytes:
+    return key if len(key) < _LONGEST else key[:_HEAD] + sha256(key).digest()
+
+
+def _long_value(key: bytes, value: bytes) -> bytes:
+    return len(key).to_bytes(_LENGTH, "big") + key + value
+
+
+def _real(data: bytes) -> tuple[bytes, bytes]:
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+    return data[_LENGTH:end], data[end:]
+
+
+def _closed(_: bytes) -> bytes:
+    message = "the store is closed"
+    raise ValueError(message)

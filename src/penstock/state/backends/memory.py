@@ -1,0 +1,151 @@
+"""State inside the job's own bookkeeping, for small states and tests."""
+
+# ruff: noqa: D102  the contract says what these methods do
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+
+from penstock.errors import StateTooLargeError
+from penstock.state.backends.base import (
+    FileRef,
+    StagedName,
+    StateBackend,
+    StatePlace,
+    StateRef,
+    StateStore,
+)
+from penstock.state.delta import (
+    Block,
+    Delta,
+    blocks_of_entries,
+    encode_delta,
+    read_blocks,
+    write_blocks,
+)
+from penstock.state.key_groups import KeyGroupRange
+from penstock.state.merge import entries_of, folded, gathered, overlay_of
+from penstock.state.table import REGISTRY, decode_info, registry_name, table_prefix
+
+__all__ = ["MemoryBackend", "MemoryStore"]
+
+LARGEST_STATE = 5 * 1024 * 1024
+
+
+class MemoryStore(StateStore):
+    """A state held in a dict."""
+
+    def __init__(self, version: int, entries: dict[bytes, bytes]) -> None:
+        self.version = version
+        self._entries = entries
+        self._sorted: list[bytes] | None = None
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._entries.get(key)
+
+    def scan_between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        if self._sorted is None:
+            self._sorted = sorted(self._entries)
+        first = bisect_left(self._sorted, start)
+        last = len(self._sorted) if stop is None else bisect_left(self._sorted, stop)
+        return ((key, self._entries[key]) for key in self._sorted[first:last])
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryBackend(StateBackend):
+    """Keeps each subtask's state, whole, in its ``StateRef``.
+
+    ``step`` is the name of the step whose state it is, for the message when one gets too large.
+    """
+
+    def __init__(self, step: str = "", largest_state: int = LARGEST_STATE) -> None:
+        self._step = step
+        self._largest_state = largest_state
+
+    def open(self, place: StatePlace, ref: StateRef) -> MemoryStore:
+        return MemoryStore(ref.version, dict(entries_of(_blocks(ref.inline))))
+
+    def stage(
+        self, place: StatePlace, delta: Delta, name: StagedName, version: int
+    ) -> FileRef | bytes | None:
+        return encode_delta(delta, version) if len(delta) else None
+
+    def publish(self, ref: StateRef, version: int, staged: FileRef | bytes | None) -> StateRef:
+        check_next(ref, version)
+        if staged is None:
+            return StateRef(version, inline=ref.inline)
+        if not isinstance(staged, bytes):
+            message = f"the memory backend stages bytes; got {staged!r}"
+            raise TypeError(message)
+        overlay = overlay_of([_blocks(staged, version)])
+        buffer = io.BytesIO()
+        write_blocks(buffer, version, folded(_blocks(ref.inline), overlay))
+        inline = buffer.getvalue()
+        self._check_size(inline)
+        return StateRef(version, inline=inline)
+
+    def fold(self, place: StatePlace, ref: StateRef, name: StagedName) -> FileRef | None:
+        return None
+
+    def rebase(self, ref: StateRef, base: FileRef | None) -> StateRef:
+        return ref
+
+    def freeze(self, ref: StateRef) -> StateRef:
+        return ref
+
+    def files(self, place: StatePlace, ref: StateRef) -> list[Path]:
+        return []
+
+    def sync(self, place: StatePlace, ref: StateRef) -> None:
+        pass
+
+    def restore(
+        self,
+        sources: Sequence[tuple[StatePlace, StateRef]],
+        key_groups: KeyGroupRange,
+        place: StatePlace,
+        name: StagedName,
+    ) -> StateRef:
+        streams = [entries_of(_blocks(ref.inline)) for _, ref in sources]
+        buffer = io.BytesIO()
+        entries = gathered(streams, key_groups, str(place.shared_dir))
+        write_blocks(buffer, 0, blocks_of_entries(entries))
+        return StateRef(0, inline=buffer.getvalue())
+
+    def drop(self, place: StatePlace, *keep: StateRef) -> list[Path]:
+        return []
+
+    def _check_size(self, inline: bytes) -> None:
+        if len(inline) <= self._largest_state:
+            return
+        sizes: Counter[bytes] = Counter()
+        names = {}
+        for key, value in entries_of(_blocks(inline)):
+            table = key[:2]
+            sizes[table] += len(key) + len(value)
+            if table == table_prefix(REGISTRY):
+                names[table_prefix(decode_info(value).table)] = registry_name(key)
+        table, size = sizes.most_common(1)[0]
+        if size > self._largest_state:
+            state = names.get(table, table.hex())
+            raise StateTooLargeError(self._step, state, size, self._largest_state)
+
+
+def check_next(ref: StateRef, version: int) -> None:
+    """Refuse to go back: versions only grow."""
+    if version <= ref.version:
+        message = f"version {version} does not come after {ref.version}"
+        raise ValueError(message)
+
+
+def _blocks(inline: bytes | None, version: int | None = None) -> Iterator[Block]:
+    if inline is None:
+        return iter(())
+    return read_blocks(io.BytesIO(inline), "(inline)", version)

@@ -1,0 +1,120 @@
+"""Sorted state streams made into one: folding deltas, and gathering key groups."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
+
+from penstock.errors import StateDeclaredTwiceError
+from penstock.state.delta import Block, Entry, blocks_of_entries
+from penstock.state.key_groups import KeyGroupRange
+from penstock.state.table import (
+    REGISTRY,
+    TableInfo,
+    decode_info,
+    registry_key,
+    registry_name,
+    table_prefix,
+)
+
+__all__ = ["entries_of", "folded", "gathered", "overlay_of"]
+
+Overlay = dict[bytes, bytes | None]
+
+
+def entries_of(blocks: Iterable[Block]) -> Iterator[Entry]:
+    """Iterate over the puts in blocks."""
+    for block in blocks:
+        yield from zip(block.keys, block.values, strict=True)
+
+
+def overlay_of(deltas: Iterable[Iterable[Block]]) -> Overlay:
+    """Return what several deltas, oldest first, do to each key: a value, or None for gone."""
+    overlay: Overlay = {}
+    for blocks in deltas:
+        for block in blocks:
+            overlay.update(zip(block.keys, block.values, strict=True))
+            overlay.update(dict.fromkeys(block.deletes))
+    return overlay
+
+
+def folded(base: Iterable[Block], overlay: Overlay) -> Iterator[Block]:
+    """Lay changes over a base; holds the changes and one block of the base in memory."""
+    changed = sorted(overlay)
+    at = 0
+    for block in base:
+        stop = bisect_right(changed, block.keys[-1], at)
+        if stop == at:
+            yield block
+            continue
+        entries: Overlay = dict(zip(block.keys, block.values, strict=True))
+        entries.update((key, overlay[key]) for key in changed[at:stop])
+        at = stop
+        yield from blocks_of_entries(sorted(_present(entries.items())))
+    yield from blocks_of_entries(_present((key, overlay[key]) for key in changed[at:]))
+
+
+def gathered(
+    sources: Sequence[Iterator[Entry]], key_groups: KeyGroupRange, where: str
+) -> Iterator[Entry]:
+    """Merge whole states of one operator, keeping a range of key groups.
+
+    Subtasks number their tables in the order they first declare states, which may differ: tables
+    are matched by the names in the registries.
+    """
+    opened = [_split_registry(source) for source in sources]
+    registry = _merged_registry([known for known, _ in opened], where)
+    for name in sorted(registry):
+        yield registry_key(name), registry[name].encode()
+    streams = []
+    for known, entries in opened:
+        kept = _clipped(entries, key_groups)
+        moves = {info.table: registry[name].table for name, info in known.items()}
+        streams.append(kept if _in_place(moves) else _moved(kept, moves))
+    yield from merge(*streams, key=itemgetter(0))
+
+
+def _present(entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Entry]:
+    return ((key, value) for key, value in entries if value is not None)
+
+
+def _split_registry(
+    entries: Iterator[Entry],
+) -> tuple[dict[str, TableInfo], Iterator[Entry]]:
+    known: dict[str, TableInfo] = {}
+    prefix = table_prefix(REGISTRY)
+    for key, value in entries:
+        if not key.startswith(prefix):
+            return known, chain([(key, value)], entries)
+        known[registry_name(key)] = decode_info(value)
+    return known, entries
+
+
+def _merged_registry(registries: list[dict[str, TableInfo]], where: str) -> dict[str, TableInfo]:
+    merged: dict[str, TableInfo] = {}
+    for known in registries:
+        for name, info in sorted(known.items(), key=lambda item: item[1].table):
+            taken = {other.table for other in merged.values()}
+            table = info.table if info.table not in taken else max(taken) + 1
+            other = merged.setdefault(name, TableInfo(table, info.kind, info.type))
+            if (other.kind, other.type) != (info.kind, info.type):
+                raise StateDeclaredTwiceError(where, name, str(other), str(info))
+    return merged
+
+
+def _clipped(entries: Iterable[Entry], key_groups: KeyGroupRange) -> Iterator[Entry]:
+    start = key_groups.start.to_bytes(2, "big")
+    stop = key_groups.stop.to_bytes(2, "big")
+    return (entry for entry in entries if start <= entry[0][2:4] < stop)
+
+
+def _in_place(moves: dict[int, int]) -> bool:
+    return all(old == new for old, new in moves.items())
+
+
+def _moved(entries: Iterable[Entry], moves: dict[int, int]) -> Iterator[Entry]:
+    prefixes = {table_prefix(old): table_prefix(new) for old, new in moves.items()}
+    return iter(sorted((prefixes[key[:2]] + key[2:], value) for key, value in entries))

@@ -1,0 +1,146 @@
+"""A chain of operators as one function from a record to nothing.
+
+Each step calls the next with what it makes, so a record runs through the whole chain before
+the next one starts, as it does in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.common.frozen import frozen_copy
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Stage
+from penstock.graph.transformation import OperatorKind
+from penstock.task.context import RecordContext
+from penstock.task.failure import StepFailed, fail
+from penstock.task.operators import callable_of
+
+Push = Callable[[Any], None]
+
+
+class Chain:
+    """The compiled operators of a stage, ending in emitters and sink writers."""
+
+    def __init__(
+        self, stage: Stage, emitters: Mapping[int, list[Push]], writers: Mapping[int, Push]
+    ) -> None:
+        self._stage = stage
+        self._emitters = emitters
+        self._writers = writers
+
+    def behind(self, node: Node) -> Push:
+        """Return what takes the records that `node` makes."""
+        followers = [self.into(n) for n in self._stage.followers(node)]
+        return _fan_out([*followers, *self._emitters.get(node.id, ())])
+
+    def into(self, node: Node) -> Push:
+        """Return what takes the records that come to `node`, an operator without keys."""
+        if node.kind is OperatorKind.SINK:
+            return _sink(node.name, self._writers[node.id])
+        out = self.behind(node)
+        if node.kind is OperatorKind.MAP:
+            return map_step(node.name, callable_of(node.function), out)
+        if node.kind is OperatorKind.FILTER:
+            return filter_step(node.name, callable_of(node.function), out)
+        if node.kind is OperatorKind.FLAT_MAP:
+            return flat_map_step(node.name, callable_of(node.function), out)
+        if node.kind is OperatorKind.PROCESS:
+            return process_step(node.name, node.function, RecordContext(), out)
+        message = f"{node.kind} cannot stand inside a chain"
+        raise AssertionError(message)
+
+
+def map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
+    """Return a step that replaces each record by one other."""
+
+    def push(record: Any) -> None:
+        try:
+            result = function(record)
+        except Exception as error:
+            fail(step, record, error)
+        out(result)
+
+    return push
+
+
+def filter_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
+    """Return a step that lets some records through."""
+
+    def push(record: Any) -> None:
+        try:
+            keep = function(record)
+        except Exception as error:
+            fail(step, record, error)
+        if keep:
+            out(record)
+
+    return push
+
+
+def flat_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
+    """Return a step that replaces each record by any number of others."""
+
+    def push(record: Any) -> None:
+        try:
+            results = function(record)
+            if results is not None:
+                for result in results:
+                    out(result)
+        except StepFailed:
+            raise
+        except Exception as error:
+            fail(step, record, error)
+
+    return push
+
+
+def process_step(
+    step: str,
+    function: ProcessFunction[Any, Any] | KeyedProcessFunction[Any, Any, Any],
+    context: Any,
+    out: Push,
+) -> Push:
+    """Return a step that runs a process function."""
+    process = function.process_element
+
+    def push(record: Any) -> None:
+        try:
+            results = process(record, context)
+            if results is not None:
+                for result in results:
+                    out(result)
+        except StepFailed:
+            raise
+        except Exception as error:
+            fail(step, record, error)
+
+    return push
+
+
+def _sink(step: str, write: Push) -> Push:
+    def push(record: Any) -> None:
+        try:
+            write(record)
+        except Exception as error:
+            fail(step, record, error)
+
+    return push
+
+
+def _fan_out(outs: list[Push]) -> Push:
+    if len(outs) == 1:
+        return outs[0]
+    if not outs:
+        return lambda _: None
+    *others, last = outs
+
+    def push(record: Any) -> None:
+        # Branches must not see each other's changes to a record.
+        for out in others:
+            out(frozen_copy(record))
+        last(record)
+
+    return push

@@ -1,0 +1,152 @@
+"""What functions see of the task they run in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
+from penstock.datastream.metrics import MetricGroup
+from penstock.datastream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    RawState,
+    RawStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from penstock.errors import InvalidJobError
+from penstock.state.keyed import KeyedStates
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskFacts:
+    """Where a function runs."""
+
+    task_name: str
+    index: int
+    parallelism: int
+    max_parallelism: int
+    attempt_number: int
+    parameters: Mapping[str, str]
+
+
+class TaskRuntimeContext(RuntimeContext):
+    """The runtime context of one operator in one subtask."""
+
+    def __init__(self, facts: SubtaskFacts, states: KeyedStates | None) -> None:
+        self._facts = facts
+        self._states = states
+        self._metrics = MetricGroup()
+
+    def get_task_name(self) -> str:
+        """Return the operator's name."""
+        return self._facts.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Return the operator's parallelism."""
+        return self._facts.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return the number of key groups."""
+        return self._facts.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """Return this instance's index."""
+        return self._facts.index
+
+    def get_attempt_number(self) -> int:
+        """Return how often this task was tried before."""
+        return self._facts.attempt_number
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Return name, index and parallelism."""
+        facts = self._facts
+        place = f"{facts.index + 1}/{facts.parallelism}"
+        return f"{facts.task_name} ({place})#{facts.attempt_number}"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a setting of the job's configuration."""
+        return self._facts.parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Return the operator's metrics."""
+        return self._metrics
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """Return one value per key."""
+        return self._keyed().get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list per key."""
+        return self._keyed().get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """Return a map per key."""
+        return self._keyed().get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """Return a folded value per key."""
+        return self._keyed().get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """Return an accumulator per key."""
+        return self._keyed().get_aggregating_state(state_descriptor)
+
+    def get_raw_state(self, state_descriptor: RawStateDescriptor) -> RawState:
+        """Return bytes per key."""
+        return self._keyed().get_raw_state(state_descriptor)
+
+    def _keyed(self) -> KeyedStates:
+        if self._states is None:
+            message = (
+                f"step {self._facts.task_name!r} asks for keyed state but its stream has no key; "
+                "put key_by() before it"
+            )
+            raise InvalidJobError(message)
+        return self._states
+
+
+class RecordContext(ProcessFunction.Context):
+    """What a process function without keys sees of the current record."""
+
+    def timestamp(self) -> int | None:
+        """Return None: records carry no event time yet."""
+        return None
+
+    def timer_service(self) -> NoReturn:
+        """Refuse, since timers do not exist yet."""
+        _no_timers()
+
+
+class KeyedRecordContext(KeyedProcessFunction.Context):
+    """What a keyed process function sees of the current record."""
+
+    def __init__(self, states: KeyedStates) -> None:
+        self._states = states
+
+    def get_current_key(self) -> Any:
+        """Return the current record's key."""
+        return self._states.current_key()
+
+    def timestamp(self) -> int | None:
+        """Return None: records carry no event time yet."""
+        return None
+
+    def timer_service(self) -> NoReturn:
+        """Refuse, since timers do not exist yet."""
+        _no_timers()
+
+
+def _no_timers() -> NoReturn:
+    message = "timers are not available in this version of penstock; see docs/pyflink.md"
+    raise InvalidJobError(message)

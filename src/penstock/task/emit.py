@@ -1,0 +1,180 @@
+"""Emitters: the outgoing end of a chain, splitting records between consumer subtasks.
+
+Records are kept until a chunk is full and then split, encoded and written column by column.
+A record that could change while it waits is copied when it is emitted.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.channel.columns import Columns, Layout, encoder_for
+from penstock.channel.segment import Segment, SegmentWriter
+from penstock.common.frozen import frozen_copy
+from penstock.common.typeinfo import TypeInformation, is_immutable
+from penstock.errors import PenstockError
+from penstock.graph.plan import Channel
+from penstock.graph.transformation import Exchange
+from penstock.state.keys import KeyCodec
+from penstock.task.failure import fail
+from penstock.task.keys import KeyTable
+
+CHUNK = 1 << 19
+"""Records kept before they are written; bounds what a task holds in memory."""
+
+Push = Callable[[Any], None]
+
+
+class Emitter(ABC):
+    """Takes the records of one task for one output channel."""
+
+    def __init__(self, channel: Channel, type_info: TypeInformation | None, path: Path) -> None:
+        self._channel = channel
+        self._consumers = channel.consumer_parallelism
+        self._encode = encoder_for(type_info)
+        self._writer = SegmentWriter(path, self._consumers)
+        self._records: list[Any] = []
+        self.count = 0
+        immutable = type_info is not None and is_immutable(type_info)
+        self.push: Push = self._records.append if immutable else self._push_checked
+        """Take one record; the hot path, hence an attribute and not a method."""
+
+    def push_many(self, records: list[Any] | pa.Array) -> None:
+        """Take records nobody else holds, as they come from a source."""
+        if isinstance(records, pa.Array):
+            self.flush()
+            self._write(records.to_pylist(), records)
+        else:
+            self._records.extend(records)
+            self.trim()
+
+    def trim(self) -> None:
+        """Write what is there if it is a chunk; called every few thousand records."""
+        if len(self._records) >= CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is there."""
+        if self._records:
+            self._write(self._records, None)
+            self._records.clear()
+
+    def finish(self) -> Segment | None:
+        """Write the rest and say what was written."""
+        self.flush()
+        return self._writer.finish()
+
+    def _push_checked(self, record: Any) -> None:
+        self._records.append(frozen_copy(record))
+
+    def _write(self, records: list[Any], array: pa.Array | None) -> None:
+        self.count += len(records)
+        self._split(records, (Layout.SCALAR, [array]) if array is not None else None)
+
+    @abstractmethod
+    def _split(self, records: list[Any], columns: Columns | None) -> None:
+        """Write the chunk; `columns` holds it already encoded, if it came that way."""
+
+
+class KeyEmitter(Emitter):
+    """Sends each record to the subtask that owns its key's key group."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        type_info: TypeInformation | None,
+        path: Path,
+        step: str,
+        select: Callable[[Any], Any],
+    ) -> None:
+        super().__init__(channel, type_info, path)
+        self._step = step
+        self._select = select
+        self._codec = KeyCodec(channel.partitioning.key_type, step)
+
+    def _split(self, records: list[Any], columns: Columns | None) -> None:
+        keys = self._keys(records)
+        table = KeyTable(self._codec, self._channel.max_parallelism, self._consumers)
+        try:
+            table.number(keys)
+        except PenstockError as error:
+            self._fail_on_first_bad_key(records, keys, error)
+        if table.exact and all(map(operator.is_, keys, records)):
+            columns = (Layout.KEY, [])
+        elif columns is None:
+            columns = self._encode(records)
+        for consumer in range(self._consumers):
+            rows = table.rows_of(consumer)
+            if len(rows):
+                key = pa.DictionaryArray.from_arrays(
+                    pa.array(table.positions(rows)), pa.array(table.routed[consumer], pa.binary())
+                )
+                self._writer.write(consumer, _take(columns, rows, len(records)), key)
+
+    def _keys(self, records: list[Any]) -> list[Any]:
+        keys: list[Any] = []
+        try:
+            keys.extend(map(self._select, records))
+        except Exception as error:
+            fail(self._step, records[len(keys)], error)
+        return keys
+
+    def _fail_on_first_bad_key(
+        self, records: list[Any], keys: list[Any], error: PenstockError
+    ) -> None:
+        for record, key in zip(records, keys, strict=True):
+            try:
+                self._codec.encode(key)
+            except PenstockError as at_fault:
+                fail(self._step, record, at_fault)
+        raise error
+
+
+class DealEmitter(Emitter):
+    """Deals records out without looking at them: in turn, at random, to one or to all."""
+
+    def __init__(
+        self, channel: Channel, type_info: TypeInformation | None, path: Path, subtask: int
+    ) -> None:
+        super().__init__(channel, type_info, path)
+        self._subtask = subtask
+        # Every subtask starts its round elsewhere, so that small batches spread too.
+        self._next = random.randrange(self._consumers) if self._consumers > 1 else 0
+
+    def _split(self, records: list[Any], columns: Columns | None) -> None:
+        columns = columns or self._encode(records)
+        exchange = self._channel.exchange
+        n, consumers = len(records), self._consumers
+        if exchange is Exchange.FORWARD:
+            self._writer.write(self._subtask, columns)
+        elif exchange is Exchange.GLOBAL or consumers == 1:
+            self._writer.write(0, columns)
+        elif exchange is Exchange.BROADCAST:
+            for consumer in range(consumers):
+                self._writer.write(consumer, columns)
+        else:
+            if exchange is Exchange.SHUFFLE:
+                owners = np.random.default_rng().integers(0, consumers, n)
+            else:
+                owners = (np.arange(n) + self._next) % consumers
+                self._next = (self._next + n) % consumers
+            for consumer in range(consumers):
+                rows = np.flatnonzero(owners == consumer)
+                if len(rows):
+                    self._writer.write(consumer, _take(columns, rows, n))
+
+
+def _take(columns: Columns, rows: npt.NDArray[np.intp], total: int) -> Columns:
+    layout, arrays = columns
+    if len(rows) == total:
+        return columns
+    return layout, [a.take(pa.array(rows)) for a in arrays]

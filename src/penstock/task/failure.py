@@ -1,0 +1,61 @@
+"""From an exception in a user function to an error its author can read."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from penstock.errors import PenstockError, StepError, UserFunctionError
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class StepFailed(Exception):
+    """Carries a finished error up through the chain, past the steps before the failed one."""
+
+    def __init__(self, error: PenstockError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def fail(step: str, record: Any, error: Exception) -> NoReturn:
+    """Raise `error` again as the failure of `step` on `record`."""
+    if isinstance(error, StepFailed):
+        raise error
+    if isinstance(error, (StepError, UserFunctionError)):
+        raise StepFailed(error) from error
+    if isinstance(error, PenstockError):
+        raise StepFailed(StepError(step, record, str(error))) from error
+    cause = "".join(traceback.format_exception_only(error)).strip()
+    raise StepFailed(UserFunctionError(step, record, cause, user_traceback(error))) from error
+
+
+def user_traceback(error: BaseException) -> str:
+    """Return the traceback of `error` without the frames of this package."""
+    shown = traceback.TracebackException.from_exception(error)
+    for part in _causes(shown):
+        kept = [f for f in part.stack if not f.filename.startswith(_PACKAGE)]
+        part.stack = traceback.StackSummary.from_list(kept)
+    return "".join(shown.format())
+
+
+def _causes(shown: traceback.TracebackException) -> list[traceback.TracebackException]:
+    parts = [shown]
+    for behind in (shown.__cause__, shown.__context__):
+        if behind is not None:
+            parts += _causes(behind)
+    return parts
+
+
+def pack(error: PenstockError) -> bytes:
+    """Return the error as bytes for the acknowledgement."""
+    return pickle.dumps(error)
+
+
+def unpack(data: bytes) -> PenstockError:
+    """Return the error a task acknowledged."""
+    error = pickle.loads(data)
+    assert isinstance(error, PenstockError)
+    return error

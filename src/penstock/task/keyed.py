@@ -1,0 +1,175 @@
+"""The head of a keyed stage: records with their keys in, state next to the function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from penstock.channel.columns import Layout
+from penstock.channel.segment import SegmentPart
+from penstock.datastream.state import ReducingState, ReducingStateDescriptor
+from penstock.graph.job_graph import Node
+from penstock.graph.transformation import OperatorKind
+from penstock.state.key_groups import KeyGroupRange, key_of
+from penstock.state.keyed import KeyedStates
+from penstock.state.keys import KeyCodec
+from penstock.task.chain import Push, filter_step, flat_map_step, map_step
+from penstock.task.context import KeyedRecordContext
+from penstock.task.failure import StepFailed, fail
+from penstock.task.keys import key_group_of
+from penstock.task.operators import callable_of
+
+STRIDE = 1 << 14
+"""Records between two looks at how much the emitters hold."""
+
+REDUCE_STATE = "_reduce_state"
+
+
+@dataclass(slots=True)
+class KeyedInput:
+    """All records of a micro-batch in order, each with the number of its key."""
+
+    routed_keys: list[bytes]
+    numbers: Sequence[int]
+    values: Sequence[Any]
+
+
+def read_keyed(
+    parts: Iterable[tuple[SegmentPart, Callable[[Layout, list[Any]], list[Any]]]],
+    codec: KeyCodec,
+    key_groups: KeyGroupRange | None,
+) -> KeyedInput:
+    """Gather the parts, merging their key dictionaries; keep only some key groups if told."""
+    known: dict[bytes, int] = {}
+    numbers: list[int] = []
+    values: list[Any] = []
+    for part, decode in parts:
+        assert part.key is not None, "a keyed channel's segments carry keys"
+        routed: list[bytes] = part.key.dictionary.to_pylist()
+        number_of = np.fromiter(
+            (known.setdefault(key, len(known)) for key in routed), np.int64, len(routed)
+        )
+        positions = part.key.indices.to_numpy()
+        columns = part.columns
+        if key_groups is not None:
+            wanted = np.fromiter((key_group_of(k) in key_groups for k in routed), bool, len(routed))
+            rows = np.flatnonzero(wanted[positions])
+            positions = positions[rows]
+            columns = [c.take(rows) for c in columns]
+        numbers.extend(number_of[positions].tolist())
+        if part.layout is Layout.KEY:
+            keys = [codec.decode(key_of(r)) for r in routed]
+            values.extend(map(keys.__getitem__, positions.tolist()))
+        else:
+            values.extend(decode(part.layout, columns))
+    return KeyedInput(list(known), numbers, values)
+
+
+def one_key_after_the_other(given: KeyedInput) -> KeyedInput:
+    """Sort records by key, keeping the order within each: what BATCH mode promises."""
+    rank = np.empty(len(given.routed_keys), np.int64)
+    rank[sorted(range(len(rank)), key=given.routed_keys.__getitem__)] = np.arange(len(rank))
+    order = np.argsort(rank[np.asarray(given.numbers, np.int64)], kind="stable").tolist()
+    return KeyedInput(
+        given.routed_keys,
+        list(map(given.numbers.__getitem__, order)),
+        list(map(given.values.__getitem__, order)),
+    )
+
+
+class KeyedHead:
+    """Runs the keyed operator of a stage over its input."""
+
+    def __init__(self, node: Node, states: KeyedStates, out: Push, batch_mode: bool) -> None:
+        self._node = node
+        self._states = states
+        self._out = out
+        self._batch_mode = batch_mode
+
+    def run(self, given: KeyedInput, after_stride: Callable[[], None]) -> None:
+        """Process all records; `after_stride` is called now and then in between."""
+        kind = self._node.kind
+        pairs = zip(given.numbers, given.values, strict=True)
+        strides = range(0, len(given.numbers), STRIDE)
+        if kind is OperatorKind.REDUCE and self._batch_mode:
+            self._reduce_once_per_key(pairs, len(given.numbers), after_stride)
+        elif kind is OperatorKind.KEYED_PROCESS:
+            for _ in strides:
+                self._process(islice(pairs, STRIDE))
+                after_stride()
+        else:
+            push = self._step()
+            for _ in strides:
+                for self._states.current, value in islice(pairs, STRIDE):
+                    push(value)
+                after_stride()
+
+    def _process(self, pairs: Iterable[tuple[int, Any]]) -> None:
+        process = self._node.function.process_element
+        context, states, out = KeyedRecordContext(self._states), self._states, self._out
+        value: Any = None
+        try:
+            for states.current, value in pairs:
+                results = process(value, context)
+                if results is not None:
+                    for result in results:
+                        out(result)
+        except StepFailed:
+            raise
+        except Exception as error:
+            fail(self._node.name, value, error)
+
+    def _step(self) -> Push:
+        name, out = self._node.name, self._out
+        if self._node.kind is OperatorKind.REDUCE:
+            return self._reduce_each(self._reducing_state())
+        function = callable_of(self._node.function)
+        if self._node.kind is OperatorKind.KEYED_MAP:
+            return map_step(name, function, out)
+        if self._node.kind is OperatorKind.KEYED_FILTER:
+            return filter_step(name, function, out)
+        return flat_map_step(name, function, out)
+
+    def _reducing_state(self) -> ReducingState[Any]:
+        reduce = callable_of(self._node.function)
+        descriptor = ReducingStateDescriptor(REDUCE_STATE, reduce, self._node.output_type)
+        return self._states.get_reducing_state(descriptor)
+
+    def _reduce_each(self, state: ReducingState[Any]) -> Push:
+        name, out = self._node.name, self._out
+
+        def push(value: Any) -> None:
+            try:
+                state.add(value)
+                result = state.get()
+            except Exception as error:
+                fail(name, value, error)
+            out(result)
+
+        return push
+
+    def _reduce_once_per_key(
+        self, pairs: Iterable[tuple[int, Any]], count: int, after_stride: Callable[[], None]
+    ) -> None:
+        state, states, out = self._reducing_state(), self._states, self._out
+        before: int | None = None
+        value: Any = None
+        try:
+            for i, (number, value) in enumerate(pairs):
+                if number != before:
+                    if before is not None:
+                        out(state.get())
+                    states.current = before = number
+                state.add(value)
+                if i % STRIDE == 0:
+                    after_stride()
+            if count:
+                out(state.get())
+        except StepFailed:
+            raise
+        except Exception as error:
+            fail(self._node.name, value, error)

@@ -1,0 +1,55 @@
+"""Where a job attempt keeps its files: the one place that spells these paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.ids import AttemptId, ChannelId, OperatorUid, StageId
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The directories of one job attempt.
+
+    `shared` is seen by the driver and by every task; `local` is a directory of the same name
+    on each host, a cache that may be lost at any time.
+    """
+
+    shared: Path
+    local: Path
+    attempt: AttemptId
+
+    @property
+    def root(self) -> Path:
+        """Everything this attempt writes lies below."""
+        return self.shared / self.attempt
+
+    def instruction(self, stage: StageId, batch: int, try_number: int) -> Path:
+        """What the tasks of one try of a micro-batch read first."""
+        return self.root / "instructions" / str(stage) / f"{batch}-{try_number}.msgpack"
+
+    def manifest(self, stage: StageId, batch: int) -> Path:
+        """What was published of a micro-batch."""
+        return self.root / "manifests" / str(stage) / f"{batch}.json"
+
+    def channel(self, channel: ChannelId | int) -> Path:
+        """The segment files of a channel."""
+        return self.root / "channels" / str(channel)
+
+    def staging(self, uid: OperatorUid) -> Path:
+        """What the tasks of a sink stage."""
+        return self.root / "staging" / uid
+
+    def state(self, uid: OperatorUid, subtask: int) -> Path:
+        """Bases and deltas of one subtask's keyed state."""
+        return self.root / "state" / uid / str(subtask)
+
+    def local_state(self, uid: OperatorUid, subtask: int) -> Path:
+        """The host-local store that caches them."""
+        return self.local / self.attempt / uid / str(subtask)
+
+    @property
+    def durable_root(self) -> Path:
+        """What connectors keep across attempts, a directory each."""
+        return self.shared / "connectors"

@@ -1,0 +1,106 @@
+"""The live functions of a subtask: unpickled, opened, and kept while their worker keeps up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeySelector,
+    MapFunction,
+    ReduceFunction,
+)
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Channel, Stage
+from penstock.state.keyed import KeyedStates
+from penstock.state.keys import KeyCodec
+from penstock.task.context import SubtaskFacts, TaskRuntimeContext
+from penstock.task.failure import fail
+
+_METHODS: tuple[tuple[type[Function], str], ...] = (
+    (MapFunction, "map"),
+    (FlatMapFunction, "flat_map"),
+    (FilterFunction, "filter"),
+    (KeySelector, "get_key"),
+    (ReduceFunction, "reduce"),
+)
+
+
+def callable_of(function: Any) -> Callable[..., Any]:
+    """Return what to call for a record: the function itself, or a function object's method."""
+    for kind, method in _METHODS:
+        if isinstance(function, kind):
+            return getattr(function, method)  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
+
+
+class Operators:
+    """All functions of a chain in one subtask, with their contexts and keyed state."""
+
+    def __init__(self, stage: Stage, facts: Callable[[Node], SubtaskFacts]) -> None:
+        self.states: KeyedStates | None = None
+        if stage.head.kind.is_keyed:
+            codec = KeyCodec(stage.inputs[0].partitioning.key_type, stage.head.name)
+            self.states = KeyedStates(stage.head.name, codec)
+        self._functions: list[tuple[Node, Any]] = []
+        self._contexts: dict[str, TaskRuntimeContext] = {}
+        self._opened: dict[str, dict[str, Any]] = {}
+        for node in stage.nodes:
+            if node.function is not None:
+                states = self.states if node is stage.head else None
+                self._functions.append((node, node.function))
+                self._contexts[node.uid] = TaskRuntimeContext(facts(node), states)
+        self._selectors = [(c, c.partitioning.key_selector) for c in stage.outputs]
+        self._nodes = {n.id: n for n in stage.nodes}
+
+    def open(self) -> None:
+        """Open every function object; called after the keyed state is bound to its store."""
+        for node, function in self._functions:
+            if isinstance(function, Function):
+                try:
+                    function.open(self._contexts[node.uid])
+                except Exception as error:
+                    fail(node.name, "(open)", error)
+                self._opened[node.name] = dict(vars(function))
+        for channel, selector in self._selectors:
+            if isinstance(selector, Function):
+                selector.open(self._contexts_of(channel))
+
+    def close(self) -> None:
+        """Close every function object."""
+        for node, function in self._functions:
+            if isinstance(function, Function):
+                try:
+                    function.close()
+                except Exception as error:
+                    fail(node.name, "(close)", error)
+        for _, selector in self._selectors:
+            if isinstance(selector, Function):
+                selector.close()
+
+    def take_counters(self) -> dict[str, dict[str, int]]:
+        """Return what functions counted in this micro-batch, by operator uid."""
+        counted = {uid: c.get_metrics_group().take_counts() for uid, c in self._contexts.items()}
+        return {uid: counts for uid, counts in counted.items() if counts}
+
+    def changed_fields(self) -> dict[str, list[str]]:
+        """Return plain fields that functions changed since `open`: they will not survive."""
+        changed: dict[str, list[str]] = {}
+        for node, function in self._functions:
+            before = self._opened.get(node.name)
+            if before is None:
+                continue
+            now = vars(function)
+            names = [n for n, v in now.items() if n not in before or v is not before[n]]
+            if names:
+                changed[node.name] = names
+        return changed
+
+    def _contexts_of(self, channel: Channel) -> TaskRuntimeContext:
+        node = self._nodes[channel.source_node]
+        context = self._contexts.get(node.uid)
+        assert context is not None, "every operator that feeds a channel has a function"
+        return context

@@ -1,0 +1,76 @@
+"""Shipping a stage to its tasks, and saying who cannot travel."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+
+from penstock.errors import UnserializableFunctionError
+from penstock.task.subtask import StageTask
+
+
+def ship(task: StageTask) -> bytes:
+    """Return the stage as bytes.
+
+    Raises:
+        UnserializableFunctionError: naming the step and the object it captured.
+    """
+    try:
+        data: bytes = cloudpickle.dumps(task)
+    except Exception as error:
+        raise _explain(task, error) from None
+    return data
+
+
+def _explain(task: StageTask, error: Exception) -> Exception:
+    parts = [(n.name, n.function) for n in task.stage.nodes]
+    parts += [("key_by", c.partitioning.key_selector) for c in task.stage.outputs]
+    for step, function in parts:
+        reason = _reason(function)
+        if reason is not None:
+            captured, reason = _culprit(function) or ("itself", reason)
+            return UnserializableFunctionError(step, captured, reason)
+    return error
+
+
+def _culprit(function: Any, depth: int = 0) -> tuple[str, str] | None:
+    """Return the innermost captured object that cannot be pickled, and why."""
+    for name, value in _captured(function):
+        reason = _reason(value)
+        if reason is not None:
+            deeper = _culprit(value, depth + 1) if depth < 5 else None
+            return deeper or (f"{name!r} = {_short(value)}", reason)
+    return None
+
+
+def _captured(function: Any) -> Iterator[tuple[str, Any]]:
+    if inspect.ismethod(function):
+        yield "self", function.__self__
+        function = function.__func__
+    if inspect.isfunction(function):
+        closure = inspect.getclosurevars(function)
+        yield from closure.nonlocals.items()
+        yield from ((n, v) for n, v in closure.globals.items() if not inspect.ismodule(v))
+        yield from ((f"default {i}", v) for i, v in enumerate(function.__defaults__ or ()))
+        return
+    yield from getattr(function, "__dict__", {}).items()
+    if isinstance(function, dict):
+        yield from ((str(k), v) for k, v in function.items())
+    elif isinstance(function, (list, tuple, set)):
+        yield from ((str(i), v) for i, v in enumerate(function))
+
+
+def _reason(value: Any) -> str | None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,338 @@
+"""One subtask of one micro-batch, from instruction to acknowledgement.
+
+Everything written here is staged under a name no other task attempt has. Nothing becomes
+visible: the driver publishes what the acknowledgement names, or never looks at it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.channel.columns import decoder_for
+from penstock.channel.segment import SegmentPart, read_slices
+from penstock.common import pickling
+from penstock.connectors.sink import SinkWriter, WriterContext
+from penstock.connectors.source import Chunk, Source
+from penstock.errors import PenstockError
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Channel, Stage
+from penstock.graph.transformation import Exchange, OperatorKind
+from penstock.ids import AttemptId, ChannelId, StageId
+from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef, StateStore
+from penstock.state.backends.registry import backend_named
+from penstock.state.key_groups import KeyGroupRange, key_group_range
+from penstock.state.keyed import KeyedStates
+from penstock.state.keys import KeyCodec
+from penstock.task.chain import Chain
+from penstock.task.context import SubtaskFacts
+from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
+from penstock.task.failure import StepFailed, fail, pack
+from penstock.task.keyed import STRIDE, KeyedHead, one_key_after_the_other, read_keyed
+from penstock.task.layout import Layout
+from penstock.task.messages import (
+    Acknowledgement,
+    ChannelOutput,
+    Instruction,
+)
+from penstock.task.operators import Operators, callable_of
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """What every task of a stage needs to know; shipped to workers once, as bytes."""
+
+    stage: Stage
+    layout: Layout
+    backend: str
+    batch_mode: bool
+    parameters: Mapping[str, str]
+    types: Mapping[int, Any]
+    """Output types by node id, for the inputs of this stage too."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAttempt:
+    """Who runs: Spark's facts about the task."""
+
+    subtask: int
+    task_attempt_id: int
+    attempt_number: int
+
+
+@dataclass(slots=True)
+class _Live:
+    name: str
+    task: StageTask
+    operators: Operators
+
+
+_live: dict[tuple[AttemptId, StageId, int], _Live] = {}
+"""Functions left open in this worker, by whose they are; see `_functions_for`."""
+
+
+def run_subtask(
+    task: bytes,
+    instruction: Instruction,
+    who: TaskAttempt,
+    batches: Iterator[pa.RecordBatch] | None = None,
+) -> Acknowledgement:
+    """Run one subtask; called in a worker, once per task attempt.
+
+    `batches` is what Spark itself read, for a source that leaves reading to it. An error that
+    a retry would not change comes back inside the acknowledgement; any other exception is the
+    task attempt's failure and Spark's to retry.
+    """
+    staged = StagedName(
+        instruction.attempt,
+        instruction.batch,
+        instruction.try_number,
+        who.subtask,
+        who.task_attempt_id,
+    )
+    try:
+        return _Run(task, instruction, who, staged, batches).acknowledge()
+    except StepFailed as failed:
+        return Acknowledgement(who.subtask, str(staged), failure=pack(failed.error))
+    except PenstockError as error:
+        return Acknowledgement(who.subtask, str(staged), failure=pack(error))
+
+
+class _Run:
+    def __init__(
+        self,
+        task: bytes,
+        instruction: Instruction,
+        who: TaskAttempt,
+        staged: StagedName,
+        batches: Iterator[pa.RecordBatch] | None,
+    ) -> None:
+        self._instruction = instruction
+        self._who = who
+        self._staged = staged
+        self._batches = batches
+        self._work = instruction.work[who.subtask]
+        self._clock = _Phases()
+        self._task, self._operators, self._is_new = self._functions_for(task)
+        self._stage = self._task.stage
+        self._layout = self._task.layout
+        self._records_in = 0
+
+    def acknowledge(self) -> Acknowledgement:
+        head = self._stage.head
+        emitters = {c.id: self._emitter(c) for c in self._stage.outputs}
+        writers = {n.id: self._writer(n) for n in self._stage.nodes if n.kind is OperatorKind.SINK}
+        by_node: dict[int, list[Any]] = {}
+        for channel in self._stage.outputs:
+            by_node.setdefault(channel.source_node, []).append(emitters[channel.id].push)
+        chain = Chain(self._stage, by_node, {i: w.write for i, w in writers.items()})
+        self._clock.mark("set up")
+
+        def trim() -> None:
+            for emitter in emitters.values():
+                emitter.trim()
+
+        state: FileRef | bytes | None = None
+        if head.kind.is_keyed:
+            state = self._run_keyed(chain, trim)
+        else:
+            self._open()
+            self._run_plain(chain, emitters, trim)
+        if self._instruction.end_of_input:
+            self._operators.close()
+        self._clock.mark("process")
+        outputs = []
+        for channel_id, emitter in emitters.items():
+            segment = emitter.finish()
+            if segment is not None:
+                outputs.append(ChannelOutput(channel_id, segment))
+        sinks = {i: w.stage() for i, w in writers.items()}
+        self._clock.mark("write")
+        self._keep()
+        return Acknowledgement(
+            subtask=self._who.subtask,
+            name=str(self._staged),
+            records_in=self._records_in,
+            records_out=sum(e.count for e in emitters.values()),
+            outputs=outputs,
+            sinks=sinks,
+            state=state,
+            counters=self._operators.take_counters(),
+            changed_fields=self._operators.changed_fields(),
+            phases=self._clock.phases,
+        )
+
+    def _functions_for(self, task: bytes) -> tuple[StageTask, Operators, bool]:
+        key = (
+            AttemptId(self._instruction.attempt),
+            StageId(self._instruction.stage),
+            self._who.subtask,
+        )
+        live = _live.pop(key, None)
+        if live is not None and live.name == self._work.previous:
+            return live.task, live.operators, False
+        if live is not None:
+            live.operators.close()
+        loaded: StageTask = pickling.loads(task)
+
+        def facts(node: Node) -> SubtaskFacts:
+            return SubtaskFacts(
+                task_name=node.name,
+                index=self._who.subtask,
+                parallelism=node.parallelism,
+                max_parallelism=node.max_parallelism,
+                attempt_number=self._who.attempt_number,
+                parameters=loaded.parameters,
+            )
+
+        return loaded, Operators(loaded.stage, facts), True
+
+    def _keep(self) -> None:
+        if self._instruction.end_of_input:
+            return
+        key = (
+            AttemptId(self._instruction.attempt),
+            StageId(self._instruction.stage),
+            self._who.subtask,
+        )
+        for other in [k for k in _live if k[0] != key[0]]:
+            _live.pop(other).operators.close()
+        _live[key] = _Live(str(self._staged), self._task, self._operators)
+
+    def _open(self) -> None:
+        if self._is_new:
+            self._operators.open()
+
+    def _emitter(self, channel: Channel) -> Emitter:
+        path = self._layout.channel(channel.id) / f"{self._staged}.arrow"
+        type_info = self._task.types[channel.source_node]
+        if channel.exchange is Exchange.HASH:
+            select = callable_of(channel.partitioning.key_selector)
+            return KeyEmitter(channel, type_info, path, "key_by", select)
+        return DealEmitter(channel, type_info, path, self._who.subtask)
+
+    def _writer(self, node: Node) -> SinkWriter:
+        context = WriterContext(
+            subtask=self._who.subtask,
+            parallelism=node.parallelism,
+            staging_dir=self._layout.staging(node.uid),
+            name=str(self._staged),
+            type_info=node.input_type,
+        )
+        writer: SinkWriter = node.function.writer(context)
+        return writer
+
+    def _run_plain(
+        self, chain: Chain, emitters: Mapping[ChannelId, Emitter], trim: Callable[[], None]
+    ) -> None:
+        head = self._stage.head
+        if head.kind is not OperatorKind.SOURCE:
+            push = chain.into(head)
+            for part, decode in self._parts():
+                self._push_all(decode(part.layout, part.columns), push, trim)
+            return
+        direct = len(self._stage.nodes) == 1 and len(emitters) == 1
+        push = chain.behind(head)
+        for chunk in self._source_chunks(head):
+            if direct:
+                # Nothing between source and exchange: columns stay columns.
+                self._records_in += len(chunk)
+                next(iter(emitters.values())).push_many(chunk)
+            else:
+                records = chunk.to_pylist() if isinstance(chunk, pa.Array) else chunk
+                self._push_all(records, push, trim)
+
+    def _source_chunks(self, head: Node) -> Iterator[Chunk]:
+        if self._batches is not None:
+            yield from head.function.rows(self._batches)
+            return
+        source: Source = head.function
+        for split_range in self._work.ranges:
+            try:
+                yield from source.read(split_range)
+            except PenstockError:
+                raise
+            except Exception as error:
+                fail(head.name, split_range, error)
+
+    def _push_all(self, records: list[Any], push: Any, trim: Callable[[], None]) -> None:
+        self._records_in += len(records)
+        for start in range(0, len(records), STRIDE):
+            for record in records[start : start + STRIDE]:
+                push(record)
+            trim()
+
+    def _run_keyed(self, chain: Chain, trim: Callable[[], None]) -> FileRef | bytes | None:
+        head = self._stage.head
+        states = self._operators.states
+        assert states is not None
+        codec = KeyCodec(self._stage.inputs[0].partitioning.key_type, head.name)
+        given = read_keyed(self._parts(), codec, self._key_groups())
+        if self._task.batch_mode:
+            given = one_key_after_the_other(given)
+        self._records_in = len(given.numbers)
+        self._clock.mark("read")
+        place = StatePlace(
+            self._layout.state(head.uid, self._who.subtask),
+            self._layout.local_state(head.uid, self._who.subtask),
+        )
+        # BATCH mode finishes a key before it starts the next: nothing to keep afterwards.
+        backend = backend_named(
+            "memory" if self._task.batch_mode else self._task.backend, head.name
+        )
+        ref = self._work.state or StateRef(version=0)
+        store: StateStore = backend.open(place, ref)
+        try:
+            states.bind(store, given.routed_keys)
+            self._open()
+            self._clock.mark("open state")
+            keyed = KeyedHead(head, states, chain.behind(head), self._task.batch_mode)
+            keyed.run(given, trim)
+            self._clock.mark("process")
+            if self._task.batch_mode:
+                return None
+            return self._stage_state(states, backend, place)
+        finally:
+            store.close()
+
+    def _stage_state(
+        self, states: KeyedStates, backend: Any, place: StatePlace
+    ) -> FileRef | bytes | None:
+        delta = states.take_delta()
+        if not delta:
+            return None
+        staged: FileRef | bytes = backend.stage(place, delta, self._staged, self._instruction.batch)
+        self._clock.mark("stage state")
+        return staged
+
+    def _key_groups(self) -> KeyGroupRange | None:
+        if self._instruction.key_slice is None:
+            return None
+        part, of = self._instruction.key_slice
+        head = self._stage.head
+        mine = key_group_range(head.max_parallelism, head.parallelism, self._who.subtask)
+        size = len(mine)
+        return KeyGroupRange(mine.start + size * part // of, mine.start + size * (part + 1) // of)
+
+    def _parts(self) -> Iterator[tuple[SegmentPart, Any]]:
+        for channel in self._stage.inputs:
+            decode = decoder_for(self._task.types[channel.source_node])
+            for read in self._work.segments.get(channel.id, ()):
+                path = self._layout.channel(channel.id) / read.name
+                for part in read_slices(path, read.slices):
+                    yield part, decode
+
+
+class _Phases:
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.phases: dict[str, float] = {}
+
+    def mark(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.phases[phase] = self.phases.get(phase, 0.0) + now - self._last
+        self._last = now

@@ -1,0 +1,81 @@
+"""Micro-batches without Spark: every subtask runs in the calling thread, one after the other.
+
+For tests of functions and of the loops. It runs the same subtask code on the same files as
+Spark does; what it cannot show is another process, another host, or a lost task.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from penstock.common.configuration import Configuration
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.graph.plan import Plan
+from penstock.ids import StageId
+from penstock.job.launch import LaunchedJob, launch
+from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.registry import backend_named
+from penstock.task.messages import (
+    Acknowledgement,
+    Instruction,
+    decode_acknowledgement,
+    decode_instruction,
+    encode,
+)
+from penstock.task.subtask import TaskAttempt, run_subtask
+
+
+class InlineSubmitter:
+    """Runs micro-batches in this process."""
+
+    def __init__(self, tasks: dict[StageId, bytes], backend: str) -> None:
+        self._tasks = tasks
+        self._backend = backend_named(backend)
+        self._task_attempts = itertools.count()
+        self.submitted = 0
+        """How many micro-batches were run."""
+
+    def run(self, instruction: Instruction, path: Path) -> list[Acknowledgement]:
+        """Run all subtasks; what passes between driver and task is encoded as it would be."""
+        self.submitted += 1
+        read = decode_instruction(path.read_bytes())
+        return [
+            decode_acknowledgement(
+                encode(
+                    run_subtask(
+                        self._tasks[StageId(read.stage)],
+                        read,
+                        TaskAttempt(subtask, next(self._task_attempts), 0),
+                    )
+                )
+            )
+            for subtask in range(len(read.work))
+        ]
+
+    def fold(
+        self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
+    ) -> list[FileRef | None]:
+        """Fold deltas right here."""
+        return [self._backend.fold(place, ref, name) for place, ref, name in work]
+
+    def cancel(self) -> None:
+        """Do nothing: a running micro-batch ends soon."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def run_inline(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
+    """Let an environment run its jobs in this process, without Spark."""
+
+    def launch_inline(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
+        return launch(
+            plan,
+            configuration,
+            batch_mode,
+            lambda _, tasks, backend: InlineSubmitter(tasks, backend),
+        )
+
+    env._launcher = launch_inline
+    return env
