@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -63,17 +64,27 @@ class CollectSink(Sink):
 
 
 class _Writer(SinkWriter):
+    """Pickles each value at once, since its maker may go on changing it."""
+
     def __init__(self, context: WriterContext) -> None:
         self._context = context
-        self._values: list[Any] = []
+        self._buffer = io.BytesIO()
+        self._pickler = pickle.Pickler(self._buffer, pickle.HIGHEST_PROTOCOL)
 
     def write(self, value: Any) -> None:
-        self._values.append(value)
+        begin = self._buffer.tell()
+        try:
+            self._pickler.dump(value)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            # Classes of the user's main program have no name in a task; cloudpickle spells
+            # them out, and takes too long to be asked first.
+            self._buffer.seek(begin)
+            self._buffer.truncate()
+            self._buffer.write(cloudpickle.dumps(value))
+        self._pickler.clear_memo()
 
     def stage(self) -> bytes:
-        if not self._values:
-            return b""
-        return stage_bytes(cloudpickle.dumps(self._values), self._context)
+        return stage_bytes(self._buffer.getvalue(), self._context)
 
 
 class _Publisher(SinkPublisher):
@@ -83,4 +94,10 @@ class _Publisher(SinkPublisher):
     def publish(self, staged: Sequence[bytes]) -> None:
         for entry in staged:
             if entry:
-                self._receive(pickle.loads(load_staged(entry)))
+                self._receive(list(_unpickled(load_staged(entry))))
+
+
+def _unpickled(data: bytes) -> Iterator[Any]:
+    stream = io.BytesIO(data)
+    while stream.tell() < len(data):
+        yield pickle.load(stream)
