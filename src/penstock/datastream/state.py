@@ -7,7 +7,7 @@ call on a state reads or writes the value of the key of the record being process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from penstock.common.typeinfo import (
@@ -340,12 +340,12 @@ class ReducingStateDescriptor(StateDescriptor):
         self, name: str, reduce_function: Any, type_info: TypeInformation | None = None
     ) -> None:
         super().__init__(name, type_info)
-        reduce = getattr(reduce_function, "reduce", reduce_function)
-        if not callable(reduce):
-            message = f"a reducing state needs a ReduceFunction or callable; got {reduce!r}"
+        if not callable(getattr(reduce_function, "reduce", reduce_function)):
+            message = (
+                f"a reducing state needs a ReduceFunction or callable; got {reduce_function!r}"
+            )
             raise TypeError(message)
         self._reduce_function = reduce_function
-        self._reduce: Callable[[Any, Any], Any] = reduce
 
     def get_reduce_function(self) -> Any:
         """Return the reduce function as it was given."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import compress
 from typing import Any
 
-from penstock.errors import StateTypeMismatchError, TypeMismatchError
+from penstock.errors import TypeMismatchError
 from penstock.state.delta import Delta
 from penstock.state.scope import UNLOADED, KeyScope
 from penstock.state.serializers import Serializer
@@ -99,9 +99,3 @@ class CellState(TableState):
             return self._fit(value)
         except TypeMismatchError as error:
             raise self._named(error, self._scope.current) from None
-
-    def _named(self, error: TypeMismatchError, index: int) -> StateTypeMismatchError:
-        scope = self._scope
-        return StateTypeMismatchError(
-            scope.step, self.name, scope.key_at(index), error.path, error.shown, error.type_info
-        )

@@ -6,12 +6,22 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from penstock.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    RawStateDescriptor,
+    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
 from penstock.errors import StateDeclaredTwiceError
+from penstock.state.aggregating_state import KeyedAggregatingState
 from penstock.state.backends.base import StateStore
 from penstock.state.delta import Delta
 from penstock.state.keys import KeyCodec
+from penstock.state.list_state import KeyedListState
+from penstock.state.map_state import KeyedMapState
+from penstock.state.raw_state import KeyedRawState
+from penstock.state.reducing_state import KeyedReducingState
 from penstock.state.scope import KeyScope
 from penstock.state.serializers import serializer_for
 from penstock.state.table import TableInfo, TableState, read_registry, registry_key
@@ -64,6 +74,45 @@ class KeyedStates(KeyScope):
         """Return the value state a descriptor names."""
         serializer = serializer_for(descriptor.type_info)
         return self._declare(KeyedValueState(self, descriptor.name, serializer))
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> KeyedListState:
+        """Return the list state a descriptor names."""
+        return self._declare(
+            KeyedListState(
+                self, descriptor.name, descriptor.type_info, descriptor.element_type_info
+            )
+        )
+
+    def get_map_state(self, descriptor: MapStateDescriptor) -> KeyedMapState:
+        """Return the map state a descriptor names."""
+        return self._declare(
+            KeyedMapState(
+                self,
+                descriptor.name,
+                descriptor.type_info,
+                descriptor.key_type_info,
+                descriptor.value_type_info,
+            )
+        )
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> KeyedReducingState:
+        """Return the reducing state a descriptor names."""
+        function = descriptor.get_reduce_function()
+        reduce = getattr(function, "reduce", function)
+        serializer = serializer_for(descriptor.type_info)
+        return self._declare(KeyedReducingState(self, descriptor.name, serializer, reduce))
+
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor
+    ) -> KeyedAggregatingState:
+        """Return the aggregating state a descriptor names."""
+        serializer = serializer_for(descriptor.type_info)
+        function = descriptor.get_agg_function()
+        return self._declare(KeyedAggregatingState(self, descriptor.name, serializer, function))
+
+    def get_raw_state(self, descriptor: RawStateDescriptor) -> KeyedRawState:
+        """Return the raw state a descriptor names."""
+        return self._declare(KeyedRawState(self, descriptor.name, descriptor.type_info))
 
     def take_delta(self) -> Delta:
         """Return what was written since ``bind``, sorted by key; a second call finds nothing."""

@@ -107,6 +107,8 @@ class KeyCodec:
 
 def decode_key(data: bytes) -> Any:
     """Return the key that has these bytes."""
+    if data[0] == _STR and data.find(0) == len(data) - 1:
+        return data[1:-1].decode("utf-8", "surrogatepass")
     key, end = _decode(data, 0)
     if end != len(data):
         message = f"{len(data) - end} bytes too many behind the key {key!r}"

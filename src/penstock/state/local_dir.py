@@ -7,13 +7,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
-__all__ = ["local_state_root"]
+__all__ = ["choose_local_dir"]
 
 SHARED_MEMORY = Path("/dev/shm")
 ENOUGH = 2 << 30
 
 
-def local_state_root(
+def choose_local_dir(
     enough: int = ENOUGH, shared_memory: Path = SHARED_MEMORY, fallback: Path | None = None
 ) -> Path:
     """Return the fastest directory of this host that has ``enough`` bytes free.

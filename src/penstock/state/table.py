@@ -12,6 +12,7 @@ from abc import abstractmethod
 import msgspec
 
 from penstock.datastream.state import State
+from penstock.errors import StateTypeMismatchError, TypeMismatchError
 from penstock.state.backends.base import StateStore
 from penstock.state.delta import Delta
 from penstock.state.scope import KeyScope
@@ -73,6 +74,16 @@ class TableState(State):
 
     @abstractmethod
     def _reset(self, count: int) -> None: ...
+
+    def _named(
+        self, error: TypeMismatchError, index: int, inside: str = ""
+    ) -> StateTypeMismatchError:
+        """Say where a value did not fit: step, state and key."""
+        scope = self._scope
+        path = f"{inside}.{error.path}" if inside and error.path else inside + error.path
+        return StateTypeMismatchError(
+            scope.step, self.name, scope.key_at(index), path, error.shown, error.type_info
+        )
 
 
 def table_prefix(table: int) -> bytes:

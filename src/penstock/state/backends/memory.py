@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-
 from penstock.errors import StateTooLargeError
 from penstock.state.backends.base import (
     FileRef,

@@ -1,0 +1,46 @@
+"""Aggregating state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.datastream.state import AggregatingState
+from penstock.state.cells import CellState
+from penstock.state.scope import UNLOADED, KeyScope
+from penstock.state.serializers import Serializer
+
+__all__ = ["KeyedAggregatingState"]
+
+
+class KeyedAggregatingState(CellState, AggregatingState[Any, Any]):
+    """An accumulator per key; adding None clears it, as in Flink."""
+
+    __slots__ = ("_function",)
+
+    kind = "aggregating state"
+
+    def __init__(self, scope: KeyScope, name: str, serializer: Serializer, function: Any) -> None:
+        super().__init__(scope, name, serializer)
+        self._function = function
+
+    def get(self) -> Any:  # noqa: D102
+        held = self._accumulator()
+        return None if held is None else self._function.get_result(held)
+
+    def add(self, value: Any) -> None:  # noqa: D102
+        if value is None:
+            self.clear()
+            return
+        held = self._accumulator()
+        if held is None:
+            held = self._function.create_accumulator()
+        held = self._function.add(value, held)
+        if held.__class__ is not self._plain:
+            held = self._fitted(held)
+        index = self._scope.current
+        self._values[index] = held
+        self._dirty[index] = 1
+
+    def _accumulator(self) -> Any:
+        held = self._values[self._scope.current]
+        return self._load() if held is UNLOADED else held

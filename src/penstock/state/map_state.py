@@ -1,0 +1,210 @@
+"""Map state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.state import MapState
+from penstock.errors import TypeMismatchError
+from penstock.state.delta import Delta
+from penstock.state.keys import KeyCodec
+from penstock.state.scope import UNLOADED, KeyScope
+from penstock.state.serializers import serializer_for
+from penstock.state.table import TableState
+
+__all__ = ["KeyedMapState"]
+
+_ABSENT: Any = object()
+_NONE = b""  # no other value has an encoding of no bytes
+
+
+class _Entries:
+    """What is known of the map of one key, by encoded map key."""
+
+    __slots__ = ("cache", "cleared", "complete", "written")
+
+    def __init__(self) -> None:
+        self.cache: dict[bytes, Any] = {}
+        self.written: set[bytes] = set()
+        # All that the store holds is in the cache, or no longer counts.
+        self.complete = False
+        # What the store holds has to go.
+        self.cleared = False
+
+
+class KeyedMapState(TableState, MapState[Any, Any]):
+    """A map per key; each map key is an entry of its own in the store."""
+
+    __slots__ = ("_codec", "_codes", "_fit", "_maps", "_plain", "_read", "_write")
+
+    kind = "map state"
+
+    def __init__(
+        self,
+        scope: KeyScope,
+        name: str,
+        type_info: TypeInformation,
+        key_type_info: TypeInformation,
+        value_type_info: TypeInformation,
+    ) -> None:
+        super().__init__(scope, name, repr(type_info))
+        serializer = serializer_for(value_type_info)
+        self._codec = KeyCodec(key_type_info, scope.step)
+        self._read = serializer.decode
+        self._fit = serializer.fit
+        self._plain = serializer.plain
+        self._write = serializer.write if serializer.immutable else serializer.encode
+        self._maps: dict[int, _Entries] = {}
+        self._codes: dict[Any, bytes] = {}
+
+    def get(self, key: Any) -> Any:  # noqa: D102
+        value = self._entry(key)
+        return None if value is _ABSENT else value
+
+    def contains(self, key: Any) -> bool:  # noqa: D102
+        return self._entry(key) is not _ABSENT
+
+    def put(self, key: Any, value: Any) -> None:  # noqa: D102
+        if value.__class__ is not self._plain and value is not None:
+            value = self._fitted(key, value)
+        code = self._code(key)
+        entries = self._entries()
+        entries.cache[code] = value
+        entries.written.add(code)
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:  # noqa: D102
+        for key, value in dict_value.items():
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:  # noqa: D102
+        code = self._code(key)
+        entries = self._entries()
+        entries.cache[code] = _ABSENT
+        entries.written.add(code)
+
+    def clear(self) -> None:  # noqa: D102
+        entries = self._entries()
+        entries.cache = {}
+        entries.written = set()
+        entries.complete = entries.cleared = True
+
+    def items(self) -> Iterator[tuple[Any, Any]]:  # noqa: D102
+        decode = self._codec.decode
+        return iter([(decode(code), value) for code, value in self._present()])
+
+    def keys(self) -> Iterator[Any]:  # noqa: D102
+        decode = self._codec.decode
+        return iter([decode(code) for code, _ in self._present()])
+
+    def values(self) -> Iterator[Any]:  # noqa: D102
+        return iter([value for _, value in self._present()])
+
+    def is_empty(self) -> bool:  # noqa: D102
+        entries = self._entries()
+        if any(value is not _ABSENT for value in entries.cache.values()):
+            return False
+        return entries.complete or all(code in entries.cache for code, _ in self._stored())
+
+    def grow(self, count: int) -> None:  # noqa: D102
+        pass
+
+    def take_changes(self, delta: Delta) -> None:  # noqa: D102
+        routed = self._scope.routed
+        changed = [
+            index for index, entries in self._maps.items() if entries.written or entries.cleared
+        ]
+        for index in sorted(changed, key=routed.__getitem__):
+            self._take(index, delta)
+
+    def _take(self, index: int, delta: Delta) -> None:
+        entries = self._maps[index]
+        prefix = self._prefix + self._scope.routed[index]
+        present = []
+        gone = {code for code, _ in self._stored(index)} if entries.cleared else set()
+        for code in sorted(entries.written):
+            if entries.cache[code] is _ABSENT:
+                gone.add(code)
+            else:
+                present.append(code)
+        gone.difference_update(present)
+        for code in present:
+            delta.keys.append(prefix + code)
+            delta.values.append(self._written(index, code, entries.cache[code]))
+        delta.deletes += [prefix + code for code in sorted(gone)]
+        entries.written = set()
+        entries.cleared = False
+
+    def _written(self, index: int, code: bytes, value: Any) -> bytes:
+        if value is None:
+            return _NONE
+        try:
+            return self._write(value)
+        except TypeMismatchError as error:
+            raise self._named(error, index, f"[{self._codec.decode(code)!r}]") from error
+
+    def _reset(self, count: int) -> None:
+        self._maps = {}
+        self._codes = {}
+
+    def _entries(self) -> _Entries:
+        index = self._scope.current
+        entries = self._maps.get(index)
+        if entries is None:
+            entries = self._maps[index] = _Entries()
+        return entries
+
+    def _entry(self, key: Any) -> Any:
+        code = self._code(key)
+        entries = self._entries()
+        value = entries.cache.get(code, UNLOADED)
+        if value is not UNLOADED:
+            return value
+        data = None
+        if not entries.complete:
+            scope = self._scope
+            data = scope.store.get(self._prefix + scope.routed[scope.current] + code)
+        value = entries.cache[code] = _ABSENT if data is None else self._decoded(data)
+        return value
+
+    def _present(self) -> Iterable[tuple[bytes, Any]]:
+        entries = self._entries()
+        if not entries.complete:
+            loaded = {code: self._decoded(data) for code, data in self._stored()}
+            loaded.update(entries.cache)
+            entries.cache = loaded
+            entries.complete = True
+        cache = entries.cache
+        return [(code, cache[code]) for code in sorted(cache) if cache[code] is not _ABSENT]
+
+    def _stored(self, index: int | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the map keys and values that the store holds for a key."""
+        scope = self._scope
+        prefix = self._prefix + scope.routed[scope.current if index is None else index]
+        start = len(prefix)
+        return ((key[start:], data) for key, data in scope.store.scan(prefix))
+
+    def _decoded(self, data: bytes) -> Any:
+        return self._read(data) if data else None
+
+    def _code(self, key: Any) -> bytes:
+        # Equal keys of one of these classes have equal bytes; 1, 1.0 and True do not.
+        if key.__class__ is not str and key.__class__ is not int:
+            return self._encoded(key)
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = self._encoded(key)
+        return code
+
+    def _encoded(self, key: Any) -> bytes:
+        try:
+            return self._codec.encode(key)
+        except TypeMismatchError as error:
+            raise self._named(error, self._scope.current, "[key]") from None
+
+    def _fitted(self, key: Any, value: Any) -> Any:
+        try:
+            return self._fit(value)
+        except TypeMismatchError as error:
+            raise self._named(error, self._scope.current, f"[{key!r}]") from None

@@ -1,0 +1,47 @@
+"""Reducing state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.datastream.state import ReducingState
+from penstock.state.cells import CellState
+from penstock.state.scope import UNLOADED, KeyScope
+from penstock.state.serializers import Serializer
+
+__all__ = ["KeyedReducingState"]
+
+
+class KeyedReducingState(CellState, ReducingState[Any]):
+    """A value per key, combined with each new one; None clears it, as in Flink."""
+
+    __slots__ = ("_reduce",)
+
+    kind = "reducing state"
+
+    def __init__(
+        self,
+        scope: KeyScope,
+        name: str,
+        serializer: Serializer,
+        reduce: Callable[[Any, Any], Any],
+    ) -> None:
+        super().__init__(scope, name, serializer)
+        self._reduce = reduce
+
+    def get(self) -> Any:  # noqa: D102
+        value = self._values[self._scope.current]
+        return self._load() if value is UNLOADED else value
+
+    def add(self, value: Any) -> None:  # noqa: D102
+        index = self._scope.current
+        held = self._values[index]
+        if held is UNLOADED:
+            held = self._load()
+        if held is not None and value is not None:
+            value = self._reduce(held, value)
+        if value.__class__ is not self._plain:
+            value = self._fitted(value)
+        self._values[index] = value
+        self._dirty[index] = 1
