@@ -152,6 +152,7 @@ def test_a_value_may_change_after_it_was_written(
     value = [1]
     writer.write(value)
     value.append(2)
+    writer.write(value)
     publisher.publish([writer.stage(), b""])
     publisher.finish()
-    assert list(map(str, case.shown())) == ["[1]"]
+    assert list(map(str, case.shown())) == ["[1]", "[1, 2]"]

@@ -89,6 +89,16 @@ def test_a_finished_file_may_be_moved_away_before_a_restore(tmp_path: Path) -> N
     assert read(source, again) == ["two"]
 
 
+def test_an_empty_file_may_be_moved_away_too(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    _, enumerator = watch(tmp_path, Clock())
+    enumerator.start({})
+    (tmp_path / "a").unlink()
+    _, again = watch(tmp_path, Clock())
+    again.start(enumerator.positions())
+    assert again.plan(10) == []
+
+
 def test_a_half_read_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\nthree\n")
     _, enumerator = watch(tmp_path, Clock())
