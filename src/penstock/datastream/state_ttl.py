@@ -10,7 +10,7 @@ from penstock.common.time import Duration, Time
 __all__ = ["StateTtlConfig"]
 
 
-class UpdateType(Enum):
+class TtlUpdate(Enum):
     """What starts the time a value has left anew."""
 
     Disabled = 0
@@ -18,20 +18,20 @@ class UpdateType(Enum):
     OnReadAndWrite = 2
 
 
-class StateVisibility(Enum):
+class TtlVisibility(Enum):
     """Whether an expired value that is still there may be seen."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1
 
 
-class TtlTimeCharacteristic(Enum):
+class TtlClock(Enum):
     """Which clock counts."""
 
     ProcessingTime = 0
 
 
-class CleanupStrategies:
+class TtlCleanup:
     """How expired values leave the store; Flink's settings, held as given."""
 
     class Strategies(Enum):
@@ -111,18 +111,18 @@ class CleanupStrategies:
 class StateTtlConfig:
     """When values of a state expire; made by :meth:`new_builder`."""
 
-    UpdateType = UpdateType
-    StateVisibility = StateVisibility
-    TtlTimeCharacteristic = TtlTimeCharacteristic
-    CleanupStrategies = CleanupStrategies
+    UpdateType = TtlUpdate
+    StateVisibility = TtlVisibility
+    TtlTimeCharacteristic = TtlClock
+    CleanupStrategies = TtlCleanup
 
     def __init__(
         self,
-        update_type: UpdateType,
-        state_visibility: StateVisibility,
-        ttl_time_characteristic: TtlTimeCharacteristic,
+        update_type: TtlUpdate,
+        state_visibility: TtlVisibility,
+        ttl_time_characteristic: TtlClock,
         ttl: Time,
-        cleanup_strategies: CleanupStrategies,
+        cleanup_strategies: TtlCleanup,
     ) -> None:
         self._update_type = update_type
         self._state_visibility = state_visibility
@@ -135,11 +135,11 @@ class StateTtlConfig:
         """Begin a configuration of values that live for ``ttl``."""
         return StateTtlConfig.Builder(ttl)
 
-    def get_update_type(self) -> UpdateType:
+    def get_update_type(self) -> TtlUpdate:
         """Return what prolongs a value's life."""
         return self._update_type
 
-    def get_state_visibility(self) -> StateVisibility:
+    def get_state_visibility(self) -> TtlVisibility:
         """Return whether expired values may be seen."""
         return self._state_visibility
 
@@ -147,15 +147,15 @@ class StateTtlConfig:
         """Return how long a value lives."""
         return self._ttl
 
-    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+    def get_ttl_time_characteristic(self) -> TtlClock:
         """Return which clock counts."""
         return self._ttl_time_characteristic
 
     def is_enabled(self) -> bool:
         """Tell whether values expire at all."""
-        return self._update_type is not UpdateType.Disabled
+        return self._update_type is not TtlUpdate.Disabled
 
-    def get_cleanup_strategies(self) -> CleanupStrategies:
+    def get_cleanup_strategies(self) -> TtlCleanup:
         """Return how expired values are removed."""
         return self._cleanup_strategies
 
@@ -170,42 +170,40 @@ class StateTtlConfig:
 
         def __init__(self, ttl: Time) -> None:
             self._ttl = ttl
-            self._update_type = UpdateType.OnCreateAndWrite
-            self._state_visibility = StateVisibility.NeverReturnExpired
-            self._ttl_time_characteristic = TtlTimeCharacteristic.ProcessingTime
+            self._update_type = TtlUpdate.OnCreateAndWrite
+            self._state_visibility = TtlVisibility.NeverReturnExpired
+            self._ttl_time_characteristic = TtlClock.ProcessingTime
             self._in_background = True
-            self._strategies: dict[
-                CleanupStrategies.Strategies, CleanupStrategies.CleanupStrategy
-            ] = {}
+            self._strategies: dict[TtlCleanup.Strategies, TtlCleanup.CleanupStrategy] = {}
 
-        def set_update_type(self, update_type: UpdateType) -> StateTtlConfig.Builder:
+        def set_update_type(self, update_type: TtlUpdate) -> StateTtlConfig.Builder:
             """Set what prolongs a value's life."""
             self._update_type = update_type
             return self
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
             """Let writes prolong a value's life, which is the default."""
-            return self.set_update_type(UpdateType.OnCreateAndWrite)
+            return self.set_update_type(TtlUpdate.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
             """Let reads prolong a value's life too."""
-            return self.set_update_type(UpdateType.OnReadAndWrite)
+            return self.set_update_type(TtlUpdate.OnReadAndWrite)
 
-        def set_state_visibility(self, state_visibility: StateVisibility) -> StateTtlConfig.Builder:
+        def set_state_visibility(self, state_visibility: TtlVisibility) -> StateTtlConfig.Builder:
             """Set whether expired values may be seen."""
             self._state_visibility = state_visibility
             return self
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
             """Show expired values as long as they are there."""
-            return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
+            return self.set_state_visibility(TtlVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
             """Hide expired values, which is the default."""
-            return self.set_state_visibility(StateVisibility.NeverReturnExpired)
+            return self.set_state_visibility(TtlVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(
-            self, ttl_time_characteristic: TtlTimeCharacteristic
+            self, ttl_time_characteristic: TtlClock
         ) -> StateTtlConfig.Builder:
             """Set which clock counts."""
             self._ttl_time_characteristic = ttl_time_characteristic
@@ -213,20 +211,20 @@ class StateTtlConfig:
 
         def use_processing_time(self) -> StateTtlConfig.Builder:
             """Count by the wall clock, which is the default."""
-            return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
+            return self.set_ttl_time_characteristic(TtlClock.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
             """Leave expired values out of full snapshots."""
-            strategy = CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT
-            self._strategies[strategy] = CleanupStrategies.EMPTY_STRATEGY
+            strategy = TtlCleanup.Strategies.FULL_STATE_SCAN_SNAPSHOT
+            self._strategies[strategy] = TtlCleanup.EMPTY_STRATEGY
             return self
 
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool
         ) -> StateTtlConfig.Builder:
             """Look at some values for expired ones on each access."""
-            strategy = CleanupStrategies.Strategies.INCREMENTAL_CLEANUP
-            self._strategies[strategy] = CleanupStrategies.IncrementalCleanupStrategy(
+            strategy = TtlCleanup.Strategies.INCREMENTAL_CLEANUP
+            self._strategies[strategy] = TtlCleanup.IncrementalCleanupStrategy(
                 cleanup_size, run_cleanup_for_every_record
             )
             return self
@@ -237,8 +235,8 @@ class StateTtlConfig:
             periodic_compaction_time: Duration | None = None,
         ) -> StateTtlConfig.Builder:
             """Drop expired values while RocksDB compacts."""
-            strategy = CleanupStrategies.Strategies.ROCKSDB_COMPACTION_FILTER
-            self._strategies[strategy] = CleanupStrategies.RocksdbCompactFilterCleanupStrategy(
+            strategy = TtlCleanup.Strategies.ROCKSDB_COMPACTION_FILTER
+            self._strategies[strategy] = TtlCleanup.RocksdbCompactFilterCleanupStrategy(
                 query_time_after_num_entries, periodic_compaction_time
             )
             return self
@@ -260,5 +258,5 @@ class StateTtlConfig:
                 self._state_visibility,
                 self._ttl_time_characteristic,
                 self._ttl,
-                CleanupStrategies(self._strategies, self._in_background),
+                TtlCleanup(self._strategies, self._in_background),
             )

@@ -1,0 +1,367 @@
+"""What every state backend must keep: one suite, run against all of them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from penstock.state.backends.base import (
+    FileRef,
+    StagedName,
+    StateBackend,
+    StatePlace,
+    StateRef,
+)
+from penstock.state.backends.hashmap import HashMapBackend
+from penstock.state.backends.memory import MemoryBackend
+from penstock.state.delta import Delta
+from penstock.state.key_groups import KeyGroupRange, routed_key
+from penstock.state.table import TableInfo, registry_key, table_prefix
+
+State = dict[bytes, bytes]
+
+BACKENDS: dict[str, Callable[[], StateBackend]] = {
+    "hashmap": HashMapBackend,
+    "memory": MemoryBackend,
+}
+KEY_GROUPS = 8
+REGISTRY = {
+    registry_key("one"): TableInfo(1, "value state", "Long").encode(),
+    registry_key("two"): TableInfo(2, "map state", "String").encode(),
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> StateBackend:
+    return BACKENDS[request.param]()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> StatePlace:
+    return StatePlace(tmp_path / "shared", tmp_path / "local")
+
+
+def delta_of(puts: State, deletes: set[bytes] = frozenset()) -> Delta:  # type: ignore[assignment]
+    keys = sorted(puts)
+    return Delta(keys, [puts[key] for key in keys], sorted(deletes))
+
+
+def name(batch: int, task_attempt: int = 0) -> StagedName:
+    return StagedName("attempt-1", batch, 0, 0, task_attempt)
+
+
+def commit(
+    backend: StateBackend, place: StatePlace, ref: StateRef, delta: Delta, version: int
+) -> StateRef:
+    return backend.publish(ref, version, backend.stage(place, delta, name(version), version))
+
+
+def contents(backend: StateBackend, place: StatePlace, ref: StateRef) -> State:
+    with backend.open(place, ref) as store:
+        assert store.version == ref.version
+        return dict(store.scan(b""))
+
+
+def key(table: int, group: int, text: str) -> bytes:
+    return table_prefix(table) + routed_key(text.encode(), group)
+
+
+def test_a_new_state_is_empty(backend: StateBackend, place: StatePlace) -> None:
+    with backend.open(place, StateRef(0)) as store:
+        assert store.version == 0
+        assert store.get(b"k") is None
+        assert store.get_many([b"a", b"b"]) == [None, None]
+        assert list(store.scan(b"")) == []
+
+
+def test_a_published_delta_is_read_back(backend: StateBackend, place: StatePlace) -> None:
+    ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1", b"b": b""}), 1)
+    ref = commit(backend, place, ref, delta_of({b"c": b"3"}, {b"a"}), 2)
+    with backend.open(place, ref) as store:
+        assert store.get_many([b"a", b"b", b"c"]) == [None, b"", b"3"]
+
+
+def test_a_staged_delta_is_invisible_until_it_is_published(
+    backend: StateBackend, place: StatePlace
+) -> None:
+    ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
+    backend.stage(place, delta_of({b"a": b"lost"}), name(2, task_attempt=1), 2)
+    assert contents(backend, place, ref) == {b"a": b"1"}
+    ref = commit(backend, place, ref, delta_of({b"b": b"2"}), 2)
+    assert contents(backend, place, ref) == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_micro_batch_without_changes_moves_the_version_on(
+    backend: StateBackend, place: StatePlace
+) -> None:
+    ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
+    assert backend.stage(place, Delta(), name(2), 2) is None
+    ref = backend.publish(ref, 2, None)
+    assert ref.version == 2
+    assert contents(backend, place, ref) == {b"a": b"1"}
+
+
+def test_versions_only_grow(backend: StateBackend) -> None:
+    with pytest.raises(ValueError, match="does not come after"):
+        backend.publish(StateRef(3), 3, None)
+
+
+def test_an_open_store_keeps_its_version_while_others_go_on(
+    backend: StateBackend, place: StatePlace
+) -> None:
+    ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
+    with backend.open(place, ref) as store:
+        newer = commit(backend, place, ref, delta_of({b"a": b"2"}), 2)
+        with backend.open(place, newer) as other:
+            assert (store.get(b"a"), other.get(b"a")) == (b"1", b"2")
+
+
+def test_an_older_version_can_be_opened_after_a_newer_one(
+    backend: StateBackend, place: StatePlace
+) -> None:
+    old = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
+    new = commit(backend, place, old, delta_of({b"a": b"2"}), 2)
+    assert contents(backend, place, new) == {b"a": b"2"}
+    assert contents(backend, place, old) == {b"a": b"1"}
+    assert contents(backend, place, new) == {b"a": b"2"}
+
+
+def test_another_host_rebuilds_what_it_lacks(backend: StateBackend, place: StatePlace) -> None:
+    ref = StateRef(0)
+    for version in range(1, 4):
+        ref = commit(backend, place, ref, delta_of({b"k%d" % version: b"v"}), version)
+    elsewhere = replace(place, local_dir=place.local_dir / "elsewhere")
+    assert set(contents(backend, elsewhere, ref)) == {b"k1", b"k2", b"k3"}
+
+
+def test_scans_are_ordered_and_bounded(backend: StateBackend, place: StatePlace) -> None:
+    puts = {bytes([a, b]): b"v" for a in (1, 2, 255) for b in (0, 7, 255)}
+    ref = commit(backend, place, StateRef(0), delta_of(puts), 1)
+    with backend.open(place, ref) as store:
+        assert [k for k, _ in store.scan(b"")] == sorted(puts)
+        assert [k for k, _ in store.scan(b"\x02")] == [b"\x02\0", b"\x02\x07", b"\x02\xff"]
+        assert [k for k, _ in store.scan(b"\xff")] == [b"\xff\0", b"\xff\x07", b"\xff\xff"]
+        assert [k for k, _ in store.scan_between(b"\x01\x07", b"\x02\x07")] == [
+            b"\x01\x07",
+            b"\x01\xff",
+            b"\x02\0",
+        ]
+
+
+def test_a_table_is_scanned_by_key_groups(backend: StateBackend, place: StatePlace) -> None:
+    puts = {key(table, group, "k"): b"v" for table in (1, 2) for group in range(4)}
+    ref = commit(backend, place, StateRef(0), delta_of(puts), 1)
+    with backend.open(place, ref) as store:
+        found = [k for k, _ in store.scan_key_groups(1, KeyGroupRange(1, 3))]
+    assert found == [key(1, 1, "k"), key(1, 2, "k")]
+
+
+@pytest.mark.parametrize("length", [479, 480, 510, 511, 512, 5000])
+def test_long_keys_are_keys_like_any_other(
+    backend: StateBackend, place: StatePlace, length: int
+) -> None:
+    puts = {b"k" * length + end: b"v" + end for end in (b"", b"a", b"b", b"zz")}
+    puts[b"k" * 400] = b"short"
+    ref = commit(backend, place, StateRef(0), delta_of(puts), 1)
+    with backend.open(place, ref) as store:
+        assert {k: store.get(k) for k in puts} == puts
+        assert [k for k, _ in store.scan(b"k")] == sorted(puts)
+        assert [k for k, _ in store.scan(b"k" * length + b"z")] == [b"k" * length + b"zz"]
+    ref = commit(backend, place, ref, delta_of({}, set(puts)), 2)
+    assert contents(backend, place, ref) == {}
+
+
+def test_a_ref_travels_as_bytes(backend: StateBackend, place: StatePlace) -> None:
+    ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
+    travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(ref), type=StateRef)
+    assert travelled == ref
+    assert contents(backend, place, travelled) == {b"a": b"1"}
+
+
+def test_a_restore_takes_its_key_groups_out_of_all_sources(
+    backend: StateBackend, tmp_path: Path
+) -> None:
+    sources = []
+    for subtask in range(2):
+        place = StatePlace(tmp_path / f"s{subtask}", tmp_path / f"l{subtask}")
+        groups = range(subtask * 4, subtask * 4 + 4)
+        puts = {**REGISTRY, **{key(1, group, "k"): b"%d" % group for group in groups}}
+        sources.append((place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
+    place = StatePlace(tmp_path / "new", tmp_path / "new-local")
+    ref = backend.restore(sources, KeyGroupRange(3, 6), place, name(0))
+    assert ref.version == 0
+    kept = {key(1, group, "k"): b"%d" % group for group in (3, 4, 5)}
+    assert contents(backend, place, ref) == {**REGISTRY, **kept}
+
+
+def test_a_restore_matches_tables_by_name_not_by_number(
+    backend: StateBackend, tmp_path: Path
+) -> None:
+    numbers = [{"one": 1, "two": 2}, {"two": 1, "three": 2, "one": 3}]
+    sources = []
+    for subtask, tables in enumerate(numbers):
+        place = StatePlace(tmp_path / f"s{subtask}", tmp_path / f"l{subtask}")
+        puts = {
+            registry_key(state): TableInfo(table, "value state", "Long").encode()
+            for state, table in tables.items()
+        }
+        puts |= {key(table, subtask, state): b"v" for state, table in tables.items()}
+        sources.append((place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
+    place = StatePlace(tmp_path / "new", tmp_path / "new-local")
+    ref = backend.restore(sources, KeyGroupRange(0, 8), place, name(0))
+    with backend.open(place, ref) as store:
+        for state, table in {"one": 1, "two": 2, "three": 3}.items():
+            found = [k for k, _ in store.scan(table_prefix(table))]
+            owners = [subtask for subtask, tables in enumerate(numbers) if state in tables]
+            assert found == [key(table, subtask, state) for subtask in owners]
+
+
+KEYS = st.builds(
+    key,
+    st.sampled_from([1, 2]),
+    st.integers(0, KEY_GROUPS - 1),
+    st.sampled_from(["a", "b", "c", "d", "L" * 506, "L" * 507, "L" * 600 + "x", "L" * 600 + "y"]),
+)
+PUTS = st.dictionaries(KEYS, st.binary(max_size=3), max_size=6)
+
+
+class BackendMachine(RuleBasedStateMachine):
+    """Drives a backend as jobs do and compares each version with a plain dict."""
+
+    backend_name: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backend = BACKENDS[self.backend_name]()
+        self.root = Path(tempfile.mkdtemp())
+        self.hosts = self.attempts = self.tasks = 0
+        self.folding: tuple[FileRef | None, int] | None = None
+        self.past: tuple[StateRef, State] | None = None
+        self.new_attempt(StateRef(0), {})
+
+    def new_attempt(self, ref: StateRef, model: State) -> None:
+        self.ref, self.model = ref, model
+        self.folding = self.past = None
+
+    def fresh_place(self) -> StatePlace:
+        self.attempts += 1
+        base = self.root / f"attempt{self.attempts}"
+        return StatePlace(base / "shared", base / "local")
+
+    def staged_name(self) -> StagedName:
+        self.tasks += 1
+        return StagedName(f"attempt{self.attempts}", self.ref.version + 1, 0, 0, self.tasks)
+
+    @initialize()
+    def begin(self) -> None:
+        self.place = self.fresh_place()
+        self.publish(dict(REGISTRY), set())
+
+    def publish(self, puts: State, deletes: set[bytes]) -> None:
+        version = self.ref.version + 1
+        delta = delta_of(puts, deletes)
+        staged = self.backend.stage(self.place, delta, self.staged_name(), version)
+        self.ref = self.backend.publish(self.ref, version, staged)
+        kept = {k: v for k, v in self.model.items() if k not in deletes}
+        self.model = {**kept, **puts}
+
+    @rule(puts=PUTS, deletes=st.sets(KEYS, max_size=4))
+    def micro_batch(self, puts: State, deletes: set[bytes]) -> None:
+        self.publish(puts, deletes - set(puts))
+
+    @rule(puts=PUTS, deletes=st.sets(KEYS, max_size=4))
+    def lost_try(self, puts: State, deletes: set[bytes]) -> None:
+        delta = delta_of(puts, deletes - set(puts))
+        self.backend.stage(self.place, delta, self.staged_name(), self.ref.version + 1)
+
+    @rule()
+    def move_to_another_host(self) -> None:
+        self.hosts += 1
+        self.place = replace(self.place, local_dir=self.root / f"host{self.hosts}")
+
+    @rule()
+    def remember_this_version(self) -> None:
+        self.past = (self.ref, dict(self.model))
+
+    @rule()
+    def zombie_reads_the_past(self) -> None:
+        if self.past is not None:
+            ref, model = self.past
+            assert contents(self.backend, self.place, ref) == model
+
+    @rule()
+    def start_folding(self) -> None:
+        base = self.backend.fold(self.place, self.ref, self.staged_name())
+        self.folding = (base, self.ref.version)
+
+    @rule()
+    def finish_folding(self) -> None:
+        if self.folding is not None:
+            self.ref = self.backend.rebase(self.ref, self.folding[0])
+            self.folding = None
+
+    @rule()
+    def drop_what_is_not_needed(self) -> None:
+        keep = [self.ref] if self.past is None else [self.ref, self.past[0]]
+        self.backend.drop(self.place, *keep)
+
+    @rule(start=st.integers(0, KEY_GROUPS), stop=st.integers(0, KEY_GROUPS))
+    def restore_a_range(self, start: int, stop: int) -> None:
+        groups = KeyGroupRange(min(start, stop), max(start, stop))
+        source, frozen = self.place, self.backend.freeze(self.ref)
+        self.backend.sync(source, frozen)
+        self.place = self.fresh_place()
+        restored = self.backend.restore([(source, frozen)], groups, self.place, self.staged_name())
+        kept = {
+            k: v
+            for k, v in self.model.items()
+            if k in REGISTRY or int.from_bytes(k[2:4], "big") in groups
+        }
+        self.new_attempt(restored, kept)
+
+    @invariant()
+    def the_newest_version_holds_what_was_published(self) -> None:
+        with self.backend.open(self.place, self.ref) as store:
+            found = list(store.scan(b""))
+            assert found == sorted(self.model.items())
+            wanted = [*self.model, b"\0\1no such key"]
+            assert store.get_many(wanted) == [*self.model.values(), None]
+
+    @invariant()
+    def every_file_it_needs_is_there(self) -> None:
+        assert all(path.is_file() for path in self.backend.files(self.place, self.ref))
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+class HashMapMachine(BackendMachine):
+    backend_name = "hashmap"
+
+
+class MemoryMachine(BackendMachine):
+    backend_name = "memory"
+
+
+STEPS = settings(max_examples=25, stateful_step_count=20, deadline=None)
+HashMapMachine.TestCase.settings = STEPS
+MemoryMachine.TestCase.settings = STEPS
+TestHashMap: type = HashMapMachine.TestCase
+TestMemory: type = MemoryMachine.TestCase
+
+
+@pytest.fixture(autouse=True)
+def _no_open_environments() -> Iterator[None]:
+    yield
+    from penstock.state.backends import lmdb_env
+
+    assert not lmdb_env._opened
