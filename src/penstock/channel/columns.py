@@ -36,6 +36,8 @@ class Layout(Enum):
     TYPED = "typed"
     KEY = "key"
     """No columns: every record is its own key."""
+    TEXT_KEY = "text key"
+    """The same, and the keys are plain texts."""
 
 
 _ARROW: dict[BasicType, tuple[pa.DataType, frozenset[type]]] = {

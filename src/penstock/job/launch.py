@@ -43,7 +43,7 @@ from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
 from penstock.job.sizing import SizeLimits
 from penstock.job.submitter import Submitter
-from penstock.state.local_dir import local_state_root
+from penstock.state.local_dir import choose_local_dir
 from penstock.task.layout import Layout
 from penstock.task.ship import ship
 from penstock.task.subtask import StageTask
@@ -263,4 +263,4 @@ def _work_dir(settings: JobSettings, job_id: JobID) -> tuple[Path, bool]:
 
 
 def _local_dir(settings: JobSettings, job_id: JobID) -> Path:
-    return (settings.local_dir or local_state_root()) / f"penstock-{job_id}"
+    return (settings.local_dir or choose_local_dir()) / f"penstock-{job_id}"

@@ -31,6 +31,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "300ms",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 _REQUIRED = {

@@ -6,16 +6,19 @@ every checkpoint: they may never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 __all__ = [
     "KeyGroupRange",
     "default_max_parallelism",
     "key_group",
     "key_group_range",
+    "key_groups_of",
     "key_of",
     "routed_key",
     "subtask_of",
@@ -24,8 +27,10 @@ __all__ = [
 LOWEST_DEFAULT = 128
 HIGHEST_MAX_PARALLELISM = 1 << 15
 
-_LONG = 0xFF
-_LENGTHS = [bytes((length,)) for length in range(_LONG)]
+LONG_KEY = 0xFF
+"""Keys of so many bytes or more have a longer length field."""
+
+_LENGTHS = [bytes((length,)) for length in range(LONG_KEY)]
 _GROUPS = [group.to_bytes(2, "big") for group in range(HIGHEST_MAX_PARALLELISM)]
 
 
@@ -57,6 +62,11 @@ def key_group(key: bytes, max_parallelism: int) -> int:
     return crc32(key) % max_parallelism
 
 
+def key_groups_of(keys: Sequence[bytes], max_parallelism: int) -> npt.NDArray[np.int64]:
+    """Return the key groups of many encoded keys."""
+    return np.fromiter(map(crc32, keys), np.int64, len(keys)) % max_parallelism
+
+
 def subtask_of(key_group: int, max_parallelism: int, parallelism: int) -> int:
     """Return the subtask that owns a key group."""
     return key_group * parallelism // max_parallelism
@@ -75,7 +85,7 @@ def routed_key(key: bytes, key_group: int) -> bytes:
     It says itself where it ends, so that a map state's user key can follow.
     """
     length = len(key)
-    if length < _LONG:
+    if length < LONG_KEY:
         return _GROUPS[key_group] + _LENGTHS[length] + key
     return b"%b\xff%b%b" % (_GROUPS[key_group], length.to_bytes(4, "big"), key)
 
@@ -93,6 +103,6 @@ def routed_length(stored: bytes) -> int:
 
 def _bounds(routed: bytes) -> tuple[int, int]:
     length = routed[2]
-    if length < _LONG:
+    if length < LONG_KEY:
         return 3, 3 + length
     return 7, 7 + int.from_bytes(routed[3:7], "big")

@@ -11,7 +11,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,8 @@ class Emitter(ABC):
         self._encode = encoder_for(type_info)
         self._writer = SegmentWriter(path, self._consumers)
         self._records: list[Any] = []
+        self._arrays: list[pa.Array] = []
+        """A source gives either lists or arrays: both are never in use together."""
         self.count = 0
         immutable = type_info is not None and is_immutable(type_info)
         self.push: Push = self._records.append if immutable else self._push_checked
@@ -51,15 +53,14 @@ class Emitter(ABC):
     def push_many(self, records: list[Any] | pa.Array) -> None:
         """Take records nobody else holds, as they come from a source."""
         if isinstance(records, pa.Array):
-            self.flush()
-            self._write(records.to_pylist(), records)
+            self._arrays.append(records)
         else:
             self._records.extend(records)
-            self.trim()
+        self.trim()
 
     def trim(self) -> None:
         """Write what is there if it is a chunk; called every few thousand records."""
-        if len(self._records) >= CHUNK:
+        if len(self._records) >= CHUNK or sum(map(len, self._arrays)) >= CHUNK:
             self.flush()
 
     def flush(self) -> None:
@@ -67,6 +68,10 @@ class Emitter(ABC):
         if self._records:
             self._write(self._records, None)
             self._records.clear()
+        if self._arrays:
+            array = pa.concat_arrays(self._arrays)
+            self._arrays.clear()
+            self._write(array.to_pylist(), array)
 
     def finish(self) -> Segment | None:
         """Write the rest and say what was written."""
@@ -103,13 +108,12 @@ class KeyEmitter(Emitter):
 
     def _split(self, records: list[Any], columns: Columns | None) -> None:
         keys = self._keys(records)
-        table = KeyTable(self._codec, self._channel.max_parallelism, self._consumers)
         try:
-            table.number(keys)
+            table = KeyTable(keys, self._codec, self._channel.max_parallelism, self._consumers)
         except PenstockError as error:
             self._fail_on_first_bad_key(records, keys, error)
         if table.exact and all(map(operator.is_, keys, records)):
-            columns = (Layout.KEY, [])
+            columns = (Layout.TEXT_KEY if table.plain_texts else Layout.KEY, [])
         elif columns is None:
             columns = self._encode(records)
         for consumer in range(self._consumers):
@@ -130,7 +134,7 @@ class KeyEmitter(Emitter):
 
     def _fail_on_first_bad_key(
         self, records: list[Any], keys: list[Any], error: PenstockError
-    ) -> None:
+    ) -> NoReturn:
         for record, key in zip(records, keys, strict=True):
             try:
                 self._codec.encode(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from penstock.graph.job_graph import Node
 from penstock.graph.transformation import OperatorKind
 from penstock.state.key_groups import KeyGroupRange, key_of
 from penstock.state.keyed import KeyedStates
-from penstock.state.keys import KeyCodec
+from penstock.state.keys import KeyCodec, decode_plain_texts
 from penstock.task.chain import Push, filter_step, flat_map_step, map_step
 from penstock.task.context import KeyedRecordContext
 from penstock.task.failure import StepFailed, fail
@@ -44,15 +44,18 @@ def read_keyed(
     key_groups: KeyGroupRange | None,
 ) -> KeyedInput:
     """Gather the parts, merging their key dictionaries; keep only some key groups if told."""
-    known: dict[bytes, int] = {}
+    gathered = list(parts)
+    dictionaries: list[list[bytes]] = []
+    for part, _ in gathered:
+        assert part.key is not None, "a keyed channel's segments carry keys"
+        dictionaries.append(part.key.dictionary.to_pylist())
+    distinct = dict.fromkeys(chain.from_iterable(dictionaries))
+    number_of = dict(zip(distinct, range(len(distinct)), strict=True))
     numbers: list[int] = []
     values: list[Any] = []
-    for part, decode in parts:
-        assert part.key is not None, "a keyed channel's segments carry keys"
-        routed: list[bytes] = part.key.dictionary.to_pylist()
-        number_of = np.fromiter(
-            (known.setdefault(key, len(known)) for key in routed), np.int64, len(routed)
-        )
+    for (part, decode), routed in zip(gathered, dictionaries, strict=True):
+        assert part.key is not None
+        mine = np.fromiter(map(number_of.__getitem__, routed), np.int64, len(routed))
         positions = part.key.indices.to_numpy()
         columns = part.columns
         if key_groups is not None:
@@ -60,13 +63,17 @@ def read_keyed(
             rows = np.flatnonzero(wanted[positions])
             positions = positions[rows]
             columns = [c.take(rows) for c in columns]
-        numbers.extend(number_of[positions].tolist())
-        if part.layout is Layout.KEY:
-            keys = [codec.decode(key_of(r)) for r in routed]
+        numbers.extend(mine[positions].tolist())
+        if part.layout in (Layout.KEY, Layout.TEXT_KEY):
+            keys = (
+                decode_plain_texts(part.key.dictionary)
+                if part.layout is Layout.TEXT_KEY
+                else [codec.decode(key_of(r)) for r in routed]
+            )
             values.extend(map(keys.__getitem__, positions.tolist()))
         else:
             values.extend(decode(part.layout, columns))
-    return KeyedInput(list(known), numbers, values)
+    return KeyedInput(list(distinct), numbers, values)
 
 
 def one_key_after_the_other(given: KeyedInput) -> KeyedInput:
