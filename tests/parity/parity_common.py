@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 EXPECTED = HERE / "expected"
 

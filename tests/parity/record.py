@@ -1,4 +1,4 @@
-"""Record what the programs print under PyFlink: ``record.py PYTHON [NAME...]``.
+"""Record what the programs print under PyFlink: ``python -m tests.parity.record PYTHON [NAME...]``.
 
 PYTHON is an interpreter that has PyFlink 2.3 installed. Each program runs in a process of its own
 and its lines go to ``expected/NAME.txt``, sorted, without subtask prefixes.
@@ -12,8 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from parity_common import EXPECTED, expected_path, normalise, program_names, program_path
-from parity_common import write_input as write_program_input
+from tests.parity.parity_common import (
+    EXPECTED,
+    expected_path,
+    normalise,
+    program_names,
+    program_path,
+    write_input,
+)
 
 # Programs run in PyFlink's thread mode, except these, which run in process mode:
 PROCESS_MODE = {
@@ -56,7 +62,7 @@ def record(python: str, packages: str, name: str) -> list[str]:
     """Run one program under PyFlink and return its normalised lines."""
     mode = "process" if name in PROCESS_MODE else "thread"
     with tempfile.TemporaryDirectory() as directory:
-        lines = write_program_input(Path(directory))
+        lines = write_input(Path(directory))
         done = subprocess.run(
             [python, "-c", BOOTSTRAP, mode, str(program_path(name)), str(lines)],
             capture_output=True,

@@ -1,4 +1,4 @@
-"""Run every program under penstock in this one process: ``run_all.py RESULTS.json``.
+"""Run every program under penstock in this one process: ``-m tests.parity.run_all RESULTS``.
 
 The results map each program's name to what it printed (``output``) and, where it raised, to the
 traceback (``error``).
@@ -15,7 +15,7 @@ import traceback
 import types
 from pathlib import Path
 
-from parity_common import for_penstock, program_names, program_path, write_input
+from tests.parity.parity_common import for_penstock, program_names, program_path, write_input
 
 
 def run(name: str, lines: Path) -> dict[str, str | None]:

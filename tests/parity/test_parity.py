@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parity_common import HERE, expected_path, normalise, program_names
+
+from tests.parity.parity_common import HERE, ROOT, expected_path, normalise, program_names
 
 pytestmark = pytest.mark.spark
 
@@ -23,11 +24,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     """What every program printed; all of them share one process, and so one JVM."""
     directory = tmp_path_factory.mktemp("parity")
     path = directory / "results.json"
+    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with (directory / "stdout").open("w") as out, (directory / "stderr").open("w") as err:
         done = subprocess.run(
-            [sys.executable, str(HERE / "run_all.py"), str(path)],
+            [sys.executable, "-m", "tests.parity.run_all", str(path)],
             cwd=directory,
-            env={**os.environ, "TZ": "UTC"},
+            env={**os.environ, "PYTHONPATH": python_path, "TZ": "UTC"},
             stdout=out,
             stderr=err,
             check=False,
