@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import cloudpickle
 
+from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.connectors.sink import (
     PublisherContext,
     Sink,
@@ -21,6 +22,7 @@ from penstock.connectors.sink import (
 )
 from penstock.connectors.staging import load_staged, stage_bytes
 from penstock.errors import LostReceiverError
+from penstock.state.fitting import fit_for
 
 __all__ = ["CollectSink"]
 
@@ -39,8 +41,11 @@ class CollectSink(Sink):
     """Hands the values of each published micro-batch to a function on the driver.
 
     ``receive`` gets one list per subtask that wrote something, in subtask order, on the
-    publisher's thread. It never leaves this process.
+    publisher's thread. It never leaves this process. Values come in the form of their declared
+    type, as they do out of an exchange.
     """
+
+    checks_type = False  # the writer fits every value itself
 
     def __init__(self, receive: Callable[[list[Any]], None]) -> None:
         self._token = uuid4().hex
@@ -68,10 +73,12 @@ class _Writer(SinkWriter):
 
     def __init__(self, context: WriterContext) -> None:
         self._context = context
+        self._fit = fit_for(context.type_info or PickledBytesTypeInfo())
         self._buffer = io.BytesIO()
         self._pickler = pickle.Pickler(self._buffer, pickle.HIGHEST_PROTOCOL)
 
     def write(self, value: Any) -> None:
+        value = self._fit(value)
         begin = self._buffer.tell()
         try:
             self._pickler.dump(value)

@@ -18,6 +18,7 @@ from penstock.connectors.source import (
     SourceEnumerator,
     SplitRange,
 )
+from penstock.state.serializers import serializer_for
 
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
@@ -31,7 +32,9 @@ _BLOCK_ELEMENTS = 4096
 class CollectionSource(Source):
     """The elements of a collection as they are now, in order.
 
-    They are pickled once, here: changing an element later changes nothing in the stream.
+    They are pickled once, here: changing an element later changes nothing in the stream. With a
+    type they take its form (a tuple under ROW becomes a row), and one that does not fit is
+    refused.
     """
 
     def __init__(self, elements: Iterable[Any], type_info: TypeInformation | None = None) -> None:
@@ -64,4 +67,8 @@ class CollectionSource(Source):
 
 
 def _at_the_edge(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
-    return values
+    if type_info is None:
+        return values
+    serializer = serializer_for(type_info)
+    fit, write, decode = serializer.fit, serializer.write, serializer.decode
+    return [decode(write(fit(value, f"[{i}]"))) for i, value in enumerate(values)]

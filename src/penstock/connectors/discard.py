@@ -20,6 +20,8 @@ __all__ = ["DiscardingSink"]
 class DiscardingSink(Sink):
     """Throws every value away; for measuring, and for jobs run for their side effects."""
 
+    checks_type = False
+
     def writer(self, context: WriterContext) -> SinkWriter:
         return _Writer()
 

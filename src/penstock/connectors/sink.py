@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
@@ -108,6 +108,9 @@ class Sink(ABC):
     The user builds it; tasks get copies by cloudpickle, so it is a description without open
     files or connections.
     """
+
+    checks_type: ClassVar[bool] = True
+    """Whether a value must fit its declared type before the writer sees it."""
 
     @abstractmethod
     def writer(self, context: WriterContext) -> SinkWriter:

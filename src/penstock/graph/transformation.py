@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from dataclasses import dataclass, field
 from enum import Enum
@@ -99,7 +100,7 @@ class Upstream:
     partitioning: Partitioning = AUTO
 
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def user_call_site() -> str:

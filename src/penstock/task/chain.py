@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.common.frozen import frozen_copy
+from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
+from penstock.state.fitting import Fit, fit_for
 from penstock.task.context import RecordContext
 from penstock.task.failure import StepFailed, fail
 from penstock.task.operators import callable_of
@@ -36,10 +38,17 @@ class Chain:
         followers = [self.into(n) for n in self._stage.followers(node)]
         return _fan_out([*followers, *self._emitters.get(node.id, ())])
 
+    def _fit(self, node: Node) -> Fit | None:
+        declared = node.input_type
+        # What comes out of a channel was fitted when it went in.
+        if declared is None or node is self._stage.head or not node.function.checks_type:
+            return None
+        return None if isinstance(declared, PickledBytesTypeInfo) else fit_for(declared)
+
     def into(self, node: Node) -> Push:
         """Return what takes the records that come to `node`, an operator without keys."""
         if node.kind is OperatorKind.SINK:
-            return _sink(node.name, self._writers[node.id])
+            return _sink(node.name, self._writers[node.id], self._fit(node))
         out = self.behind(node)
         if node.kind is OperatorKind.MAP:
             return map_step(node.name, callable_of(node.function), out)
@@ -120,14 +129,25 @@ def process_step(
     return push
 
 
-def _sink(step: str, write: Push) -> Push:
+def _sink(step: str, write: Push, fit: Fit | None) -> Push:
     def push(record: Any) -> None:
         try:
             write(record)
         except Exception as error:
             fail(step, record, error)
 
-    return push
+    def push_checked(record: Any) -> None:
+        try:
+            if not exact(record):
+                normal(record, "")
+            write(record)
+        except Exception as error:
+            fail(step, record, error)
+
+    if fit is None:
+        return push
+    exact, normal = fit.exact, fit.normal
+    return push_checked
 
 
 def _fan_out(outs: list[Push]) -> Push:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import traceback
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 
 from penstock.errors import PenstockError, StepError, UserFunctionError
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 class StepFailed(Exception):

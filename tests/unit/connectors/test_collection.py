@@ -1,9 +1,10 @@
 import pytest
 
-from penstock.common import Types
+from penstock.common import Row, Types
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.sequence import NumberSequenceSource
 from penstock.connectors.source import SplitRange
+from penstock.errors import TypeMismatchError
 
 
 def test_a_collection_is_taken_as_it_was_when_the_source_was_made() -> None:
@@ -37,3 +38,18 @@ def test_a_sequence_holds_longs_up_to_its_end() -> None:
 def test_a_sequence_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(ValueError, match="got 2 and 1"):
         NumberSequenceSource(2, 1)
+
+
+def test_typed_elements_take_the_form_of_their_type() -> None:
+    people = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
+    (rows,) = CollectionSource([("Ada", 36)], people).read_lists(SplitRange("0", 0, 1))
+    assert rows == [Row(name="Ada", age=36)]
+    (floats,) = CollectionSource([0.1, 1], Types.FLOAT()).read_lists(SplitRange("0", 0, 2))
+    assert floats == [0.10000000149011612, 1.0]
+
+
+def test_an_element_that_does_not_fit_is_refused_with_its_place() -> None:
+    pair = Types.TUPLE([Types.STRING(), Types.INT()])
+    with pytest.raises(TypeMismatchError) as caught:
+        CollectionSource([("a", 1), ("b", "two")], pair)
+    assert str(caught.value) == ("field '[1].f1' does not fit its declared type Integer; got 'two'")
