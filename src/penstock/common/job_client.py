@@ -30,6 +30,14 @@ class RunningJob(Protocol):
         """Return the job's end, whenever it comes."""
         ...
 
+    def accumulators(self) -> dict[str, Any]:
+        """Return what was counted in published micro-batches, by name."""
+        ...
+
+    def micro_batches(self) -> list[Any]:
+        """Return the newest published micro-batches."""
+        ...
+
 
 class JobClient:
     """Watches and controls one job; returned by `execute_async`."""
@@ -49,6 +57,14 @@ class JobClient:
         """End the job; what is running is still published."""
         self._job.cancel()
         return CompletableFuture(_done(None))
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        """Return the counters so far, while the job runs or after it, however it ended."""
+        return CompletableFuture(_done(self._job.accumulators()))
+
+    def get_micro_batches(self) -> list[Any]:
+        """Return the newest published micro-batches, a `MicroBatchReport` each."""
+        return self._job.micro_batches()
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Return the job's result; it fails as the job failed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
 from penstock.common.known_options import (
     MAX_PARALLELISM,
     PARALLELISM,
@@ -268,15 +270,23 @@ class _NeverRun:
     def raise_failure(self) -> None:
         """Do nothing."""
 
-    def status(self) -> Any:
-        """Refuse."""
-        msg = "the job was explained, not run"
-        raise InvalidJobError(msg)
+    def status(self) -> JobStatus:
+        """Return FINISHED, as `execute` returns: what the program does next may hold a job too."""
+        return JobStatus.FINISHED
 
-    def result(self) -> Any:
-        """Refuse."""
-        msg = "the job was explained, not run"
-        raise InvalidJobError(msg)
+    def result(self) -> Future[JobExecutionResult]:
+        """Return an empty result."""
+        future: Future[JobExecutionResult] = Future()
+        future.set_result(JobExecutionResult(self.job_id, 0))
+        return future
+
+    def accumulators(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def micro_batches(self) -> list[Any]:
+        """Return nothing."""
+        return []
 
 
 def _on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:

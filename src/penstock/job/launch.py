@@ -110,6 +110,8 @@ class LaunchedJob:
 
     def start(self) -> None:
         """Start the loops, and the thread that waits for their end."""
+        # From here on nobody can cancel the future itself and leave no place for the result.
+        self._future.set_running_or_notify_cancel()
         try:
             self._run.start()
         except BaseException:
@@ -163,6 +165,16 @@ class LaunchedJob:
         """Return the newest published micro-batches."""
         return self._run.reports()
 
+    def accumulators(self) -> dict[str, Any]:
+        """Return what functions counted in published micro-batches, as `step.counter`."""
+        names: dict[str, str] = {n.uid: n.name for s in self._plan.stages for n in s.nodes}
+        counters: dict[str, Any] = {}
+        for uid, counts in self._run.counters().items():
+            for counter, count in counts.items():
+                name = f"{names[uid]}.{counter}"
+                counters[name] = counters.get(name, 0) + count
+        return counters
+
     def _await_end(self) -> None:
         self._run.wait()
         failure = self._run.failure
@@ -180,14 +192,10 @@ class LaunchedJob:
             listener()
 
     def _summary(self) -> JobExecutionResult:
-        names: dict[str, str] = {n.uid: n.name for s in self._plan.stages for n in s.nodes}
-        counters: dict[str, Any] = {}
-        for uid, counts in self._run.counters().items():
-            for counter, count in counts.items():
-                name = f"{names[uid]}.{counter}"
-                counters[name] = counters.get(name, 0) + count
         runtime = int((time.time() - self._run.started) * 1000)
-        return JobExecutionResult(self.job_id, runtime, counters, tuple(self._run.reports()))
+        return JobExecutionResult(
+            self.job_id, runtime, self.accumulators(), tuple(self._run.reports())
+        )
 
     def _clean_up(self, keep_connectors: bool) -> None:
         self._submitter.close()

@@ -18,6 +18,7 @@ from penstock.connectors.source import (
     SourceEnumerator,
     SplitRange,
 )
+from penstock.errors import InvalidJobError
 
 _BASIC: dict[type[spark_types.DataType], TypeInformation] = {
     spark_types.StringType: Types.STRING(),
@@ -41,8 +42,8 @@ class DataFrameSource(Source):
 
     def __init__(self, df: DataFrame) -> None:
         if df.isStreaming:
-            message = "from_dataframe() takes a batch DataFrame; this one is a stream"
-            raise TypeError(message)
+            message = "from_dataframe() takes a batch DataFrame; this one is a stream (readStream)"
+            raise InvalidJobError(message)
         self.df: DataFrame | None = df
         self._type = _row_type(df.schema)
 
