@@ -63,7 +63,7 @@ class Serializer:
         wire = _wire(type_info)
         self.write: Callable[[Any], bytes] = _writer(wire, type_info)
         self.decode: Callable[[bytes], Any] = _reader(wire)
-        self.encode: Callable[[Any], bytes] = _checked(self.fit, self.write)
+        self.encode: Callable[[Any], bytes] = _checked(self.fit, self.write, self.plain)
 
 
 def serializer_for(type_info: TypeInformation | None) -> Serializer:
@@ -79,13 +79,16 @@ class _Wire(msgspec.Struct, frozen=True):
     from_wire: Convert | None = None
 
 
-def _checked(fit: Fit, write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def _checked(fit: Fit, write: Callable[[Any], bytes], plain: type | None) -> Callable[[Any], bytes]:
     exact, normal = fit.exact, fit.normal
+
+    def encode_plain(value: Any) -> bytes:
+        return write(value) if value.__class__ is plain else write(normal(value, ""))
 
     def encode(value: Any) -> bytes:
         return write(value) if exact(value) else write(normal(value, ""))
 
-    return encode
+    return encode if plain is None else encode_plain
 
 
 def _writer(wire: _Wire, type_info: TypeInformation) -> Callable[[Any], bytes]:
@@ -245,7 +248,8 @@ def _row_wire(fields: list[_Wire], names: list[str]) -> _Wire:
     convert_to, convert_from = inner.to_wire or _same, inner.from_wire or _same
 
     def to_wire(row: Row) -> Any:
-        return convert_to((row.get_row_kind().value, *row))
+        kind = row.get_row_kind()
+        return convert_to((0 if kind is RowKind.INSERT else kind.value, *row._values))
 
     def from_wire(value: Any) -> Row:
         kind, *values = convert_from(value)

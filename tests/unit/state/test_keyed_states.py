@@ -127,6 +127,17 @@ def test_a_delta_is_sorted_and_taken_once(job: Job) -> None:
     assert len(job.states.take_delta()) == 0
 
 
+def test_a_delta_is_sorted_whatever_the_keys_look_like(job: Job) -> None:
+    seen = job.states.get_state(ValueStateDescriptor("seen", Types.LONG()))
+    for longest in (10, 100_000):
+        keys = ["", "a", "a\0", "a\0\0", "x" * longest, b"\0", *range(1000)]
+        job.bind(keys)
+        for job.states.current in range(len(keys)):
+            seen.update(1)
+        delta = job.states.take_delta()
+        assert delta.keys == sorted(set(delta.keys))
+
+
 def test_only_what_was_written_is_in_the_delta(job: Job) -> None:
     seen = job.states.get_state(ValueStateDescriptor("seen", Types.LONG()))
     job.batch(["a", "b", "c"], lambda: seen.update(1))
