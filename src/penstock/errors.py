@@ -16,8 +16,23 @@ class _Shown(str):
         return str(self)
 
 
+class Called(_Shown):
+    """Stands for a record where there is none: a function failed in one of its other methods."""
+
+    __slots__ = ()
+
+
+def _on(shown: _Shown) -> str:
+    return f"in {shown}" if isinstance(shown, Called) else f"on record {shown}"
+
+
 def _show(value: object) -> _Shown:
-    text = repr(value)
+    if isinstance(value, Called):
+        return value
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     if len(text) > _LONGEST_VALUE:
         text = text[: _LONGEST_VALUE - 1] + "…"
     return _Shown(text)
@@ -122,7 +137,7 @@ class UserFunctionError(PenstockError):
 
     def __str__(self) -> str:
         return (
-            f"step {self.step!r} failed on record {self.shown}: {self.cause}\n"
+            f"step {self.step!r} failed {_on(self.shown)}: {self.cause}\n"
             f"{self.user_traceback.rstrip()}"
         )
 
@@ -137,7 +152,7 @@ class StepError(PenstockError):
         self.cause = cause
 
     def __str__(self) -> str:
-        return f"step {self.step!r}, record {self.shown}: {self.cause}"
+        return f"step {self.step!r} cannot go on {_on(self.shown)}: {self.cause}"
 
 
 class MicroBatchFailedError(PenstockError):

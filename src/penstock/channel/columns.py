@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.common import pickling
-from penstock.common.row import Row
+from penstock.common.row import Row, RowKind
 from penstock.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -77,7 +78,8 @@ def encoder_for(type_info: TypeInformation | None) -> Callable[[Sequence[Any]], 
     fields = _flat_fields(type_info)
     if fields is not None:
         layout = Layout.ROW if isinstance(type_info, RowTypeInfo) else Layout.TUPLE
-        return _checked(type_info, _record_encoder(layout, fields))
+        names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else []
+        return _checked(type_info, _record_encoder(layout, fields, names))
     encode = serializer_for(type_info).encode
     return lambda records: (Layout.TYPED, [pa.array(list(map(encode, records)), pa.binary())])
 
@@ -119,12 +121,15 @@ def _flat_fields(
 
 
 def _record_encoder(
-    layout: Layout, fields: list[tuple[pa.DataType, frozenset[type]]]
+    layout: Layout, fields: list[tuple[pa.DataType, frozenset[type]]], names: list[str]
 ) -> Callable[[Sequence[Any]], Columns]:
-    shapes = {Row, tuple, list} if layout is Layout.ROW else {tuple, list}
+    shapes = {Row, tuple} if layout is Layout.ROW else {tuple}
 
     def encode(records: Sequence[Any]) -> Columns:
-        if not set(map(type, records)) <= shapes or set(map(len, records)) != {len(fields)}:
+        kinds = set(map(type, records))
+        if not kinds <= shapes or set(map(len, records)) != {len(fields)}:
+            raise _Unfit
+        if Row in kinds and not all(_is_plain(r, names) for r in records if type(r) is Row):
             raise _Unfit
         columns = zip(*records, strict=True)
         return layout, [
@@ -135,6 +140,11 @@ def _record_encoder(
     return encode
 
 
+def _is_plain(row: Row, names: list[str]) -> bool:
+    """Say whether positions alone tell all about a row."""
+    return row._row_kind is RowKind.INSERT and getattr(row, "_fields", names) == names
+
+
 class _Unfit(Exception):
     """Some record of the chunk does not fit; which one is found out record by record."""
 
@@ -143,9 +153,13 @@ def _column(values: Sequence[Any], arrow: pa.DataType, allowed: frozenset[type])
     if not set(map(type, values)) <= allowed:
         raise _Unfit
     try:
-        return pa.array(values, arrow)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        column = pa.array(values, arrow)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
         raise _Unfit from error
+    # Arrow makes an infinity of what 32 bits cannot hold.
+    if arrow == pa.float32() and np.isinf(column.to_numpy(zero_copy_only=False)).any():
+        raise _Unfit
+    return column
 
 
 def _checked(

@@ -7,6 +7,7 @@ bounded, and an entry's files are deleted once its consumer has published what i
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -50,6 +51,9 @@ class Bounds:
 
     max_records: int
     max_bytes: int
+
+
+UNBOUNDED = Bounds(sys.maxsize, sys.maxsize)
 
 
 class ChannelLog:

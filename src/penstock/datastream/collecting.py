@@ -56,25 +56,28 @@ class CloseableIterator:
 
     def __init__(self, received: Received, job: _Job) -> None:
         self._received = received
-        self._records = iter(received)
+        self._records: Iterator[Any] = iter(received)
         self._job = job
+        self._closed = False
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        try:
-            return next(self._records)
-        except StopIteration:
+        for record in self._records:
+            return record
+        if not self._closed:
             self._job.raise_failure()
-            raise
+        raise StopIteration
 
     def next(self) -> Any:
         """Return the next record."""
         return next(self)
 
     def close(self) -> None:
-        """Cancel the job if it still runs."""
+        """Cancel the job if it still runs; there are no more records then."""
+        self._closed = True
+        self._records = iter(())
         self._received.close()
         self._job.cancel()
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from penstock.channel.log import ChannelLog
+from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
 from penstock.connectors.sink import PublisherContext, SinkPublisher
 from penstock.connectors.source import EnumeratorContext
-from penstock.graph.plan import Plan, Stage
+from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.ids import ChannelId
 from penstock.job.board import Board
@@ -62,21 +62,17 @@ class JobRun:
 
     def start(self) -> None:
         """Open sources and sinks, then start the loops; returns at once."""
-        logs = {c.id: ChannelLog(self._settings.bounds) for c in self._plan.channels}
+        logs = {c.id: ChannelLog(self._bounds(c)) for c in self._plan.channels}
+        inputs: list[StageInput] = []
         loops = []
-        for stage in self._plan.stages:
-            parts = StageParts(
-                stage=stage,
-                layout=self._layout,
-                settings=self._settings,
-                submitter=self._submitter,
-                board=self._board,
-                input=self._input(stage, logs),
-                outputs={c.id: logs[c.id] for c in stage.outputs},
-                publishers=self._open_publishers(stage),
-                report=self._take_report,
-            )
-            loops.append(StageLoop(parts))
+        try:
+            for stage in self._plan.stages:
+                inputs.append(self._input(stage, logs))
+                loops.append(self._loop(stage, inputs[-1], logs))
+        except BaseException:
+            for close in [i.close for i in inputs] + [p.close for p in self._publishers]:
+                _quietly(close)
+            raise
         self._threads = [
             threading.Thread(target=loop.run, name=f"stage-{i}", daemon=True)
             for i, loop in enumerate(loops)
@@ -84,6 +80,22 @@ class JobRun:
         for thread in self._threads:
             thread.start()
         threading.Thread(target=self._await_end, name="job-end", daemon=True).start()
+
+    def _loop(
+        self, stage: Stage, given: StageInput, logs: Mapping[ChannelId, ChannelLog]
+    ) -> StageLoop:
+        parts = StageParts(
+            stage=stage,
+            layout=self._layout,
+            settings=self._settings,
+            submitter=self._submitter,
+            board=self._board,
+            input=given,
+            outputs={c.id: logs[c.id] for c in stage.outputs},
+            publishers=self._open_publishers(stage),
+            report=self._take_report,
+        )
+        return StageLoop(parts)
 
     def cancel(self) -> None:
         """End between micro-batches: what is running is still published."""
@@ -128,9 +140,17 @@ class JobRun:
             enumerator.start({})
             return SourceInput(enumerator, stage.parallelism, self._settings.poll_seconds)
         mine = {c.id: logs[c.id] for c in stage.inputs}
-        if self._settings.batch_mode and stage.head.kind.is_keyed:
+        if self._is_grouped(stage):
             return GroupedInput(mine, stage.parallelism, self._settings.sizes.maximum)
         return ChannelInput(mine, stage.parallelism)
+
+    def _is_grouped(self, stage: Stage) -> bool:
+        return self._settings.batch_mode and stage.head.kind.is_keyed
+
+    def _bounds(self, channel: Channel) -> Bounds:
+        # Grouping by key begins at the end of the input: a bound would wait for it forever.
+        grouped = self._is_grouped(self._plan.stages[channel.consumer])
+        return UNBOUNDED if grouped else self._settings.bounds
 
     def _open_publishers(self, stage: Stage) -> dict[int, SinkPublisher]:
         publishers: dict[int, SinkPublisher] = {}

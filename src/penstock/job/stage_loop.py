@@ -7,6 +7,7 @@ after it. A loop never holds a lock while a micro-batch runs.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -55,6 +56,10 @@ class _Folding:
     bases: list[FileRef | None] = field(default_factory=list)
 
 
+class _Stopped(Exception):
+    """A micro-batch was cut off because the job ends."""
+
+
 class StageLoop:
     """Runs one stage of a job from its first micro-batch to its last."""
 
@@ -78,6 +83,8 @@ class StageLoop:
                 if taken.end_of_input:
                     self._finish()
                     return
+        except _Stopped:
+            pass
         except BaseException as error:
             if self._parts.board.fail(error):
                 logger.debug("stage %s failed", self._stage.name, exc_info=True)
@@ -125,7 +132,7 @@ class StageLoop:
             except MicroBatchLostError as error:
                 lost = str(error)
                 if parts.board.stopping:
-                    break
+                    raise _Stopped from error
                 logger.warning(
                     "stage %r: try %d of micro-batch %d was lost and runs again: %s",
                     self._stage.name,
@@ -153,6 +160,7 @@ class StageLoop:
             for i, w in enumerate(taken.work)
         ]
         return Instruction(
+            job=str(self._parts.layout.shared),
             attempt=self._parts.layout.attempt,
             stage=self._stage.id,
             batch=self._batch,
@@ -198,6 +206,7 @@ class StageLoop:
                 log.append(Entry(EntryKind.DATA, tuple(segments[channel])))
         for node_id, publisher in parts.publishers.items():
             publisher.publish([a.sinks.get(node_id, b"") for a in acks])
+        self._empty_staging()
         self._consume(taken, records)
         published = time.time()
         self._size = next_size(self._size, records, published - started, parts.settings.sizes)
@@ -224,6 +233,14 @@ class StageLoop:
             for segment in entry.segments:
                 (self._parts.layout.channel(channel) / segment.name).unlink(missing_ok=True)
         self._parts.board.change()
+
+    def _empty_staging(self) -> None:
+        """Remove what the sinks' tasks staged up to now, lost tries too."""
+        for node_id in self._parts.publishers:
+            uid = next(n.uid for n in self._stage.nodes if n.id == node_id)
+            staging = self._parts.layout.staging(uid)
+            if staging.exists():
+                shutil.rmtree(staging, ignore_errors=True)
 
     def _finish(self) -> None:
         for publisher in self._parts.publishers.values():

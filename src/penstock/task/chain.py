@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.common.frozen import frozen_copy
 from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.graph.job_graph import Node
@@ -17,7 +16,7 @@ from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.state.fitting import Fit, fit_for
 from penstock.task.context import RecordContext
-from penstock.task.failure import StepFailed, fail
+from penstock.task.failure import StepFailed, copy_for_later, fail
 from penstock.task.operators import callable_of
 
 Push = Callable[[Any], None]
@@ -36,7 +35,7 @@ class Chain:
     def behind(self, node: Node) -> Push:
         """Return what takes the records that `node` makes."""
         followers = [self.into(n) for n in self._stage.followers(node)]
-        return _fan_out([*followers, *self._emitters.get(node.id, ())])
+        return _fan_out(node.name, [*followers, *self._emitters.get(node.id, ())])
 
     def _fit(self, node: Node) -> Fit | None:
         declared = node.input_type
@@ -150,7 +149,7 @@ def _sink(step: str, write: Push, fit: Fit | None) -> Push:
     return push_checked
 
 
-def _fan_out(outs: list[Push]) -> Push:
+def _fan_out(step: str, outs: list[Push]) -> Push:
     if len(outs) == 1:
         return outs[0]
     if not outs:
@@ -160,7 +159,7 @@ def _fan_out(outs: list[Push]) -> Push:
     def push(record: Any) -> None:
         # Branches must not see each other's changes to a record.
         for out in others:
-            out(frozen_copy(record))
+            out(copy_for_later(step, record))
         last(record)
 
     return push

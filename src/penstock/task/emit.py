@@ -19,13 +19,19 @@ import pyarrow as pa
 
 from penstock.channel.columns import Columns, Layout, encoder_for
 from penstock.channel.segment import Segment, SegmentWriter
-from penstock.common.frozen import frozen_copy
-from penstock.common.typeinfo import TypeInformation, is_immutable
+from penstock.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    PickledBytesTypeInfo,
+    TypeInformation,
+    is_immutable,
+)
 from penstock.errors import PenstockError
 from penstock.graph.plan import Channel
 from penstock.graph.transformation import Exchange
+from penstock.state.fitting import INTEGER_BITS
 from penstock.state.keys import KeyCodec
-from penstock.task.failure import fail
+from penstock.task.failure import copy_for_later, fail
 from penstock.task.keys import KeyTable
 
 CHUNK = 1 << 19
@@ -33,12 +39,17 @@ CHUNK = 1 << 19
 
 Push = Callable[[Any], None]
 
+_KEY_BY = "key_by"
+
 
 class Emitter(ABC):
     """Takes the records of one task for one output channel."""
 
-    def __init__(self, channel: Channel, type_info: TypeInformation | None, path: Path) -> None:
+    def __init__(
+        self, channel: Channel, type_info: TypeInformation | None, path: Path, step: str
+    ) -> None:
         self._channel = channel
+        self._step = step
         self._consumers = channel.consumer_parallelism
         self._encode = encoder_for(type_info)
         self._writer = SegmentWriter(path, self._consumers)
@@ -79,7 +90,18 @@ class Emitter(ABC):
         return self._writer.finish()
 
     def _push_checked(self, record: Any) -> None:
-        self._records.append(frozen_copy(record))
+        self._records.append(copy_for_later(self._step, record))
+
+    def _columns(self, records: list[Any]) -> Columns:
+        try:
+            return self._encode(records)
+        except PenstockError as error:
+            for record in records:
+                try:
+                    self._encode([record])
+                except PenstockError as at_fault:
+                    fail(self._step, record, at_fault)
+            raise error
 
     def _write(self, records: list[Any], array: pa.Array | None) -> None:
         self.count += len(records)
@@ -101,10 +123,10 @@ class KeyEmitter(Emitter):
         step: str,
         select: Callable[[Any], Any],
     ) -> None:
-        super().__init__(channel, type_info, path)
-        self._step = step
+        super().__init__(channel, type_info, path, step)
         self._select = select
-        self._codec = KeyCodec(channel.partitioning.key_type, step)
+        self._codec = KeyCodec(channel.partitioning.key_type, _KEY_BY)
+        self._own_key_classes = _own_key_classes(type_info, channel.partitioning.key_type)
 
     def _split(self, records: list[Any], columns: Columns | None) -> None:
         keys = self._keys(records)
@@ -112,10 +134,11 @@ class KeyEmitter(Emitter):
             table = KeyTable(keys, self._codec, self._channel.max_parallelism, self._consumers)
         except PenstockError as error:
             self._fail_on_first_bad_key(records, keys, error)
-        if table.exact and all(map(operator.is_, keys, records)):
+        is_own_key = table.exact and type(keys[0]) in self._own_key_classes
+        if is_own_key and all(map(operator.is_, keys, records)):
             columns = (Layout.TEXT_KEY if table.plain_texts else Layout.KEY, [])
         elif columns is None:
-            columns = self._encode(records)
+            columns = self._columns(records)
         for consumer in range(self._consumers):
             rows = table.rows_of(consumer)
             if len(rows):
@@ -129,7 +152,7 @@ class KeyEmitter(Emitter):
         try:
             keys.extend(map(self._select, records))
         except Exception as error:
-            fail(self._step, records[len(keys)], error)
+            fail(_KEY_BY, records[len(keys)], error)
         return keys
 
     def _fail_on_first_bad_key(
@@ -139,7 +162,7 @@ class KeyEmitter(Emitter):
             try:
                 self._codec.encode(key)
             except PenstockError as at_fault:
-                fail(self._step, record, at_fault)
+                fail(_KEY_BY, record, at_fault)
         raise error
 
 
@@ -147,15 +170,20 @@ class DealEmitter(Emitter):
     """Deals records out without looking at them: in turn, at random, to one or to all."""
 
     def __init__(
-        self, channel: Channel, type_info: TypeInformation | None, path: Path, subtask: int
+        self,
+        channel: Channel,
+        type_info: TypeInformation | None,
+        path: Path,
+        step: str,
+        subtask: int,
     ) -> None:
-        super().__init__(channel, type_info, path)
+        super().__init__(channel, type_info, path, step)
         self._subtask = subtask
         # Every subtask starts its round elsewhere, so that small batches spread too.
         self._next = random.randrange(self._consumers) if self._consumers > 1 else 0
 
     def _split(self, records: list[Any], columns: Columns | None) -> None:
-        columns = columns or self._encode(records)
+        columns = columns or self._columns(records)
         exchange = self._channel.exchange
         n, consumers = len(records), self._consumers
         if exchange is Exchange.FORWARD:
@@ -175,6 +203,31 @@ class DealEmitter(Emitter):
                 rows = np.flatnonzero(owners == consumer)
                 if len(rows):
                     self._writer.write(consumer, _take(columns, rows, n))
+
+
+def _own_key_classes(
+    record_type: TypeInformation | None, key_type: TypeInformation | None
+) -> frozenset[type]:
+    """Return the classes whose values need not travel beside their key where they equal it.
+
+    Decoding the key must give the value back, and encoding it must check what encoding the
+    value would.
+    """
+    ranged = isinstance(record_type, BasicTypeInfo) and record_type.kind in INTEGER_BITS
+    if ranged and record_type != key_type:
+        return frozenset()
+    return _classes(record_type) & _classes(key_type)
+
+
+def _classes(type_info: TypeInformation | None) -> frozenset[type]:
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
+        return frozenset({str, int, bytes})
+    if isinstance(type_info, BasicTypeInfo):
+        if type_info.kind is BasicType.STRING:
+            return frozenset({str})
+        if type_info.kind in INTEGER_BITS or type_info.kind is BasicType.BIG_INT:
+            return frozenset({int})
+    return frozenset()
 
 
 def _take(columns: Columns, rows: npt.NDArray[np.intp], total: int) -> Columns:

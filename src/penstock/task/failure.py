@@ -8,7 +8,8 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-from penstock.errors import PenstockError, StepError, UserFunctionError
+from penstock.common.frozen import frozen_copy
+from penstock.errors import Called, PenstockError, StepError, UserFunctionError
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -25,12 +26,37 @@ def fail(step: str, record: Any, error: Exception) -> NoReturn:
     """Raise `error` again as the failure of `step` on `record`."""
     if isinstance(error, StepFailed):
         raise error
-    if isinstance(error, (StepError, UserFunctionError)):
-        raise StepFailed(error) from error
     if isinstance(error, PenstockError):
+        if getattr(error, "step", None):
+            raise StepFailed(error) from error  # it says itself where it happened
         raise StepFailed(StepError(step, record, str(error))) from error
-    cause = "".join(traceback.format_exception_only(error)).strip()
-    raise StepFailed(UserFunctionError(step, record, cause, user_traceback(error))) from error
+    raise StepFailed(
+        UserFunctionError(step, record, _cause(error), user_traceback(error))
+    ) from error
+
+
+def fail_outside_records(step: str, method: str, error: Exception) -> NoReturn:
+    """Raise `error` again as the failure of a function's `open` or `close`."""
+    if isinstance(error, PenstockError):
+        if getattr(error, "step", None):
+            raise StepFailed(error) from error
+        raise StepFailed(StepError(step, Called(method), str(error))) from error
+    raise StepFailed(
+        UserFunctionError(step, Called(method), _cause(error), user_traceback(error))
+    ) from error
+
+
+def _cause(error: Exception) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
+def copy_for_later(step: str, record: Any) -> Any:
+    """Return what `step` emitted in a form that nobody can change any more."""
+    try:
+        return frozen_copy(record)
+    except Exception as error:
+        cause = f"it cannot be pickled, which a record that leaves its step must be: {error}"
+        raise StepFailed(StepError(step, record, cause)) from error
 
 
 def user_traceback(error: BaseException) -> str:

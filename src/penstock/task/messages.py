@@ -35,6 +35,8 @@ class SubtaskWork(msgspec.Struct, frozen=True):
 class Instruction(msgspec.Struct, frozen=True):
     """One try of one micro-batch of one stage."""
 
+    job: str
+    """Names the job among all that a worker may ever serve."""
     attempt: str
     stage: int
     batch: int

@@ -18,7 +18,7 @@ from penstock.graph.plan import Channel, Stage
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
 from penstock.task.context import SubtaskFacts, TaskRuntimeContext
-from penstock.task.failure import fail
+from penstock.task.failure import fail_outside_records
 
 _METHODS: tuple[tuple[type[Function], str], ...] = (
     (MapFunction, "map"),
@@ -63,11 +63,14 @@ class Operators:
                 try:
                     function.open(self._contexts[node.uid])
                 except Exception as error:
-                    fail(node.name, "(open)", error)
-                self._opened[node.name] = dict(vars(function))
+                    fail_outside_records(node.name, "open()", error)
+                self._opened[node.uid] = dict(vars(function))
         for channel, selector in self._selectors:
             if isinstance(selector, Function):
-                selector.open(self._contexts_of(channel))
+                try:
+                    selector.open(self._contexts_of(channel))
+                except Exception as error:
+                    fail_outside_records("key_by", "open()", error)
 
     def close(self) -> None:
         """Close every function object."""
@@ -76,10 +79,13 @@ class Operators:
                 try:
                     function.close()
                 except Exception as error:
-                    fail(node.name, "(close)", error)
+                    fail_outside_records(node.name, "close()", error)
         for _, selector in self._selectors:
             if isinstance(selector, Function):
-                selector.close()
+                try:
+                    selector.close()
+                except Exception as error:
+                    fail_outside_records("key_by", "close()", error)
 
     def take_counters(self) -> dict[str, dict[str, int]]:
         """Return what functions counted in this micro-batch, by operator uid."""
@@ -90,7 +96,7 @@ class Operators:
         """Return plain fields that functions changed since `open`: they will not survive."""
         changed: dict[str, list[str]] = {}
         for node, function in self._functions:
-            before = self._opened.get(node.name)
+            before = self._opened.get(node.uid)
             if before is None:
                 continue
             now = vars(function)

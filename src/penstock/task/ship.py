@@ -57,6 +57,10 @@ def _captured(function: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"default {i}", v) for i, v in enumerate(function.__defaults__ or ()))
         return
     yield from getattr(function, "__dict__", {}).items()
+    for kind in type(function).__mro__:
+        if not kind.__module__.startswith(("penstock.", "builtins", "abc", "typing")):
+            for method in filter(inspect.isfunction, vars(kind).values()):
+                yield from _captured(method)
     if isinstance(function, dict):
         yield from ((str(k), v) for k, v in function.items())
     elif isinstance(function, (list, tuple, set)):

@@ -6,6 +6,7 @@ visible: the driver publishes what the acknowledgement names, or never looks at 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class _Live:
     operators: Operators
 
 
-_live: dict[tuple[AttemptId, StageId, int], _Live] = {}
+_live: dict[tuple[tuple[str, AttemptId], StageId, int], _Live] = {}
 """Functions left open in this worker, by whose they are; see `_functions_for`."""
 
 
@@ -123,9 +124,18 @@ class _Run:
         self._records_in = 0
 
     def acknowledge(self) -> Acknowledgement:
+        writers = {n.id: self._writer(n) for n in self._stage.nodes if n.kind is OperatorKind.SINK}
+        try:
+            return self._run(writers)
+        except BaseException:
+            for writer in writers.values():
+                with contextlib.suppress(Exception):
+                    writer.abort()
+            raise
+
+    def _run(self, writers: Mapping[int, SinkWriter]) -> Acknowledgement:
         head = self._stage.head
         emitters = {c.id: self._emitter(c) for c in self._stage.outputs}
-        writers = {n.id: self._writer(n) for n in self._stage.nodes if n.kind is OperatorKind.SINK}
         by_node: dict[int, list[Any]] = {}
         for channel in self._stage.outputs:
             by_node.setdefault(channel.source_node, []).append(emitters[channel.id].push)
@@ -166,13 +176,13 @@ class _Run:
             phases=self._clock.phases,
         )
 
+    @property
+    def _live_key(self) -> tuple[tuple[str, AttemptId], StageId, int]:
+        told = self._instruction
+        return (told.job, AttemptId(told.attempt)), StageId(told.stage), self._who.subtask
+
     def _functions_for(self, task: bytes) -> tuple[StageTask, Operators, bool]:
-        key = (
-            AttemptId(self._instruction.attempt),
-            StageId(self._instruction.stage),
-            self._who.subtask,
-        )
-        live = _live.pop(key, None)
+        live = _live.pop(self._live_key, None)
         if live is not None and live.name == self._work.previous:
             return live.task, live.operators, False
         if live is not None:
@@ -194,13 +204,12 @@ class _Run:
     def _keep(self) -> None:
         if self._instruction.end_of_input:
             return
-        key = (
-            AttemptId(self._instruction.attempt),
-            StageId(self._instruction.stage),
-            self._who.subtask,
-        )
-        for other in [k for k in _live if k[0] != key[0]]:
-            _live.pop(other).operators.close()
+        key = self._live_key
+        for other in list(_live):
+            # What another job, or another attempt, left open when it ended.
+            if other[0] != key[0] and (left := _live.pop(other, None)) is not None:
+                with contextlib.suppress(StepFailed):
+                    left.operators.close()
         _live[key] = _Live(str(self._staged), self._task, self._operators)
 
     def _open(self) -> None:
@@ -210,10 +219,11 @@ class _Run:
     def _emitter(self, channel: Channel) -> Emitter:
         path = self._layout.channel(channel.id) / f"{self._staged}.arrow"
         type_info = self._task.types[channel.source_node]
+        step = next(n.name for n in self._stage.nodes if n.id == channel.source_node)
         if channel.exchange is Exchange.HASH:
             select = callable_of(channel.partitioning.key_selector)
-            return KeyEmitter(channel, type_info, path, "key_by", select)
-        return DealEmitter(channel, type_info, path, self._who.subtask)
+            return KeyEmitter(channel, type_info, path, step, select)
+        return DealEmitter(channel, type_info, path, step, self._who.subtask)
 
     def _writer(self, node: Node) -> SinkWriter:
         context = WriterContext(
