@@ -52,8 +52,8 @@ class SparkSubmitter:
         self._broadcasts = {stage: context.broadcast(task) for stage, task in tasks.items()}
         self._anchors: dict[int, RDD[int]] = {}
         self._jobs: dict[StageId, Callable[[], list[Any]]] = {}
-        self._cancelled = False
         self._lock = threading.Lock()
+        self._thread = threading.local()
 
     def prepare(self, stage: Stage) -> None:
         """Build the stage's RDD; called once per stage before its loop starts."""
@@ -93,7 +93,6 @@ class SparkSubmitter:
 
     def cancel(self) -> None:
         """Cancel every running job of this penstock job."""
-        self._cancelled = True
         with contextlib.suppress(Exception):
             self._context.cancelJobGroup(self._job_id)
 
@@ -115,8 +114,11 @@ class SparkSubmitter:
 
     def _collect(self, job: Callable[[], list[Any]], pool: str) -> list[Any]:
         context = self._context
-        context.setJobGroup(self._job_id, f"penstock {pool}", interruptOnCancel=True)
-        context.setLocalProperty("spark.scheduler.pool", pool)
+        if getattr(self._thread, "pool", None) != pool:
+            # Local properties stay with the thread: once is enough.
+            context.setJobGroup(self._job_id, f"penstock {pool}", interruptOnCancel=True)
+            context.setLocalProperty("spark.scheduler.pool", pool)
+            self._thread.pool = pool
         try:
             return job()
         except Exception as error:
