@@ -26,6 +26,7 @@ from penstock.graph.transformation import (
     Partitioning,
     Transformation,
     Upstream,
+    common_type,
 )
 
 if TYPE_CHECKING:
@@ -164,8 +165,13 @@ class DataStream(_Step):
         return KeyedStream(self._env, self._dealt_out(partitioning), self)
 
     def union(self, *streams: DataStream) -> DataStream:
-        """Put the records of several streams into one."""
+        """Put the records of several streams into one; their declared types must agree."""
         upstreams = [u for s in (self, *streams) for u in s._values()._upstreams]
+        types = (u.transformation.output_type for u in upstreams)
+        declared = list(dict.fromkeys(t for t in types if t is not None))
+        if len(declared) > 1:
+            message = f"union() of streams of different types: {', '.join(map(repr, declared))}"
+            raise InvalidJobError(message)
         return DataStream(self._env, tuple(upstreams))
 
     def rebalance(self) -> DataStream:
@@ -240,7 +246,7 @@ class DataStream(_Step):
 
     @property
     def _type(self) -> TypeInformation | None:
-        return self._upstreams[0].transformation.output_type
+        return common_type(self._upstreams)
 
     def _values(self) -> DataStream:
         return self

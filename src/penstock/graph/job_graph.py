@@ -10,7 +10,13 @@ from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.errors import DuplicateUidError, InvalidJobError
-from penstock.graph.transformation import Exchange, OperatorKind, Partitioning, Transformation
+from penstock.graph.transformation import (
+    Exchange,
+    OperatorKind,
+    Partitioning,
+    Transformation,
+    common_type,
+)
 from penstock.ids import OperatorUid
 from penstock.state.key_groups import HIGHEST_MAX_PARALLELISM, default_max_parallelism
 
@@ -141,7 +147,7 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         name=t.name,
         uid=uid,
         function=t.function,
-        input_type=t.upstreams[0].transformation.output_type if t.upstreams else None,
+        input_type=common_type(t.upstreams),
         output_type=t.output_type,
         parallelism=parallelism,
         max_parallelism=max_parallelism,

@@ -100,6 +100,12 @@ class Upstream:
     partitioning: Partitioning = AUTO
 
 
+def common_type(upstreams: tuple[Upstream, ...]) -> TypeInformation | None:
+    """Return the type that all inputs declare; None if one of them does not."""
+    types = [u.transformation.output_type for u in upstreams]
+    return types[0] if types and all(t == types[0] for t in types) else None
+
+
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 

@@ -74,13 +74,18 @@ def launch(
     shared, is_temporary = _work_dir(settings, job_id)
     layout = Layout(shared, _local_dir(settings, job_id), AttemptId("a1"))
     types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
-    tasks = {
-        stage.id: ship(
-            StageTask(stage, layout, settings.backend, batch_mode, settings.parameters, types)
-        )
-        for stage in plan.stages
-    }
-    submitter = make_submitter(job_id, tasks, settings.backend)
+    try:
+        tasks = {
+            stage.id: ship(
+                StageTask(stage, layout, settings.backend, batch_mode, settings.parameters, types)
+            )
+            for stage in plan.stages
+        }
+        submitter = make_submitter(job_id, tasks, settings.backend)
+    except BaseException:
+        if is_temporary:
+            shutil.rmtree(shared, ignore_errors=True)
+        raise
     run = JobRun(plan, layout, settings, submitter)
     job = LaunchedJob(plan, job_id, run, submitter, shared if is_temporary else None)
     job.start()
