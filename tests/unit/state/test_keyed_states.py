@@ -138,6 +138,29 @@ def test_a_delta_is_sorted_whatever_the_keys_look_like(job: Job) -> None:
         assert delta.keys == sorted(set(delta.keys))
 
 
+@pytest.mark.parametrize("touched", [range(5000), range(0, 5000, 50), range(4999, -1, -1)])
+def test_values_are_right_however_many_keys_are_touched(job: Job, touched: range) -> None:
+    seen = job.states.get_state(ValueStateDescriptor("seen", Types.LONG()))
+    keys = list(range(5000))
+    job.bind(keys)
+    for job.states.current in range(0, 5000, 2):
+        seen.update(job.states.current)
+    job.commit()
+    job.bind(keys)
+    for position, index in enumerate(touched):
+        job.states.current = index
+        assert seen.value() == (index if index % 2 == 0 else None)
+        if position % 3 == 0:
+            seen.update(-index)
+    late = job.states.add_keys([routed(job.states, "late")])
+    job.states.current = late[0]
+    seen.update(1)
+    job.commit()
+    changed = {index for position, index in enumerate(touched) if position % 3 == 0}
+    expected = [-k if k in changed else (k if k % 2 == 0 else None) for k in keys]
+    assert job.batch([*keys, "late"], seen.value) == [*expected, 1]
+
+
 def test_only_what_was_written_is_in_the_delta(job: Job) -> None:
     seen = job.states.get_state(ValueStateDescriptor("seen", Types.LONG()))
     job.batch(["a", "b", "c"], lambda: seen.update(1))

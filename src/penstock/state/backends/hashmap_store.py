@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,10 @@ class HashMapStore(StateStore):
             return found
         found = self._get(_stored_key(key))
         return None if found is None else _real(found)[1]
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        short = len(max(keys, key=len, default=b"")) < _LONGEST
+        return list(map(self._get if short else self.get, keys))
 
     def scan_between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._from(start[:_HEAD]):
