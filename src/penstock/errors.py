@@ -152,7 +152,7 @@ class StepError(PenstockError):
         self.cause = cause
 
     def __str__(self) -> str:
-        return f"step {self.step!r} cannot go on {_on(self.shown)}: {self.cause}"
+        return f"step {self.step!r} stopped {_on(self.shown)}: {self.cause}"
 
 
 class MicroBatchFailedError(PenstockError):

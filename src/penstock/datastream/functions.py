@@ -199,8 +199,8 @@ class ProcessFunction(Function, Generic[IN, OUT]):
         """What is known about the current record."""
 
         @abstractmethod
-        def timestamp(self) -> int | None:
-            """Return the record's event time, or None."""
+        def timestamp(self) -> int:
+            """Return the record's event time, the least 64-bit number if it has none."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
@@ -218,8 +218,8 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
             """Return the record's key."""
 
         @abstractmethod
-        def timestamp(self) -> int | None:
-            """Return the record's event time, or None."""
+        def timestamp(self) -> int:
+            """Return the record's event time, the least 64-bit number if it has none."""
 
     @abstractmethod
     def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:

@@ -21,6 +21,7 @@ __all__ = [
     "key_groups_of",
     "key_of",
     "routed_key",
+    "routed_keys",
     "subtask_of",
 ]
 
@@ -88,6 +89,15 @@ def routed_key(key: bytes, key_group: int) -> bytes:
     if length < LONG_KEY:
         return _GROUPS[key_group] + _LENGTHS[length] + key
     return b"%b\xff%b%b" % (_GROUPS[key_group], length.to_bytes(4, "big"), key)
+
+
+def routed_keys(keys: Sequence[bytes], key_groups: Sequence[int]) -> list[bytes]:
+    """Return many keys as they lie in a store."""
+    if len(max(keys, key=len, default=b"")) < LONG_KEY:
+        groups, lengths = _GROUPS, _LENGTHS
+        pairs = zip(keys, key_groups, strict=True)
+        return [groups[group] + lengths[len(key)] + key for key, group in pairs]
+    return list(map(routed_key, keys, key_groups))
 
 
 def key_of(routed: bytes) -> bytes:

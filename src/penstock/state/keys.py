@@ -110,8 +110,9 @@ class KeyCodec:
 
     def encode_all(self, keys: Collection[Any], kind: type) -> list[bytes]:
         """Return the bytes of keys that are all exactly of one class; faster than one by one."""
-        fits = self.type_info is None or (kind is str and self.type_info == Types.STRING())
-        encode = _ENCODERS.get(kind) if fits else None
+        if kind is str and self.type_info in (None, Types.STRING()):
+            return _encode_texts(keys)
+        encode = _ENCODERS.get(kind) if self.type_info is None else None
         return list(map(encode or self.encode, keys))
 
 
@@ -154,6 +155,16 @@ def _encode_str(key: str) -> bytes:
     if "\0" in key:
         data = data.replace(b"\0", b"\0\xff")
     return b"\x30%b\0" % data
+
+
+def _encode_texts(keys: Collection[str]) -> list[bytes]:
+    try:
+        if "\0" not in "".join(keys):
+            # The tag is the letter 0: tag, text and terminator are encoded in one go.
+            return [f"0{key}\0".encode() for key in keys]
+    except UnicodeEncodeError:
+        pass  # a lone surrogate somewhere
+    return list(map(_encode_str, keys))
 
 
 def _encode_bytes(key: bytes) -> bytes:

@@ -26,6 +26,9 @@ from penstock.errors import InvalidJobError
 from penstock.state.keyed import KeyedStates
 
 
+NO_TIMESTAMP = -(2**63)
+
+
 @dataclass(frozen=True, slots=True)
 class SubtaskFacts:
     """Where a function runs."""
@@ -119,9 +122,9 @@ class TaskRuntimeContext(RuntimeContext):
 class RecordContext(ProcessFunction.Context):
     """What a process function without keys sees of the current record."""
 
-    def timestamp(self) -> int | None:
-        """Return None: records carry no event time yet."""
-        return None
+    def timestamp(self) -> int:
+        """Return what PyFlink gives for a record without event time."""
+        return NO_TIMESTAMP
 
     def timer_service(self) -> NoReturn:
         """Refuse, since timers do not exist yet."""
@@ -138,9 +141,9 @@ class KeyedRecordContext(KeyedProcessFunction.Context):
         """Return the current record's key."""
         return self._states.current_key()
 
-    def timestamp(self) -> int | None:
-        """Return None: records carry no event time yet."""
-        return None
+    def timestamp(self) -> int:
+        """Return what PyFlink gives for a record without event time."""
+        return NO_TIMESTAMP
 
     def timer_service(self) -> NoReturn:
         """Refuse, since timers do not exist yet."""

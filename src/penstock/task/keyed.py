@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.channel.columns import Layout
 from penstock.channel.segment import SegmentPart
@@ -20,13 +21,17 @@ from penstock.state.keys import KeyCodec, decode_plain_texts
 from penstock.task.chain import Push, filter_step, flat_map_step, map_step
 from penstock.task.context import KeyedRecordContext
 from penstock.task.failure import StepFailed, fail
-from penstock.task.keys import key_group_of
+from penstock.task.keys import key_group_of, merge_dictionaries
 from penstock.task.operators import callable_of
 
 STRIDE = 1 << 14
 """Records between two looks at how much the emitters hold."""
 
 REDUCE_STATE = "_reduce_state"
+
+
+Part = tuple[SegmentPart, Callable[[Layout, list[Any]], list[Any]]]
+"""Some records of a channel, and what decodes them."""
 
 
 @dataclass(slots=True)
@@ -39,41 +44,49 @@ class KeyedInput:
 
 
 def read_keyed(
-    parts: Iterable[tuple[SegmentPart, Callable[[Layout, list[Any]], list[Any]]]],
+    parts: Iterable[Part],
     codec: KeyCodec,
     key_groups: KeyGroupRange | None,
 ) -> KeyedInput:
     """Gather the parts, merging their key dictionaries; keep only some key groups if told."""
     gathered = list(parts)
-    dictionaries: list[list[bytes]] = []
-    for part, _ in gathered:
-        assert part.key is not None, "a keyed channel's segments carry keys"
-        dictionaries.append(part.key.dictionary.to_pylist())
-    distinct = dict.fromkeys(chain.from_iterable(dictionaries))
-    number_of = dict(zip(distinct, range(len(distinct)), strict=True))
+    if not gathered:
+        return KeyedInput([], [], [])
+    distinct, numbers_of = merge_dictionaries([_dictionary(part) for part, _ in gathered])
+    routed: list[bytes] = distinct.to_pylist()
+    keys: list[Any] | None = None
     numbers: list[int] = []
     values: list[Any] = []
-    for (part, decode), routed in zip(gathered, dictionaries, strict=True):
+    for (part, decode), mine in zip(gathered, numbers_of, strict=True):
         assert part.key is not None
-        mine = np.fromiter(map(number_of.__getitem__, routed), np.int64, len(routed))
-        positions = part.key.indices.to_numpy()
+        mine_by_row = mine[part.key.indices.to_numpy()]
         columns = part.columns
         if key_groups is not None:
             wanted = np.fromiter((key_group_of(k) in key_groups for k in routed), bool, len(routed))
-            rows = np.flatnonzero(wanted[positions])
-            positions = positions[rows]
+            rows = np.flatnonzero(wanted[mine_by_row])
+            mine_by_row = mine_by_row[rows]
             columns = [c.take(rows) for c in columns]
-        numbers.extend(mine[positions].tolist())
+        numbers_here = mine_by_row.tolist()
+        numbers += numbers_here
         if part.layout in (Layout.KEY, Layout.TEXT_KEY):
-            keys = (
-                decode_plain_texts(part.key.dictionary)
-                if part.layout is Layout.TEXT_KEY
-                else [codec.decode(key_of(r)) for r in routed]
-            )
-            values.extend(map(keys.__getitem__, positions.tolist()))
+            keys = keys or _decode_keys(gathered, distinct, routed, codec)
+            values.extend(map(keys.__getitem__, numbers_here))
         else:
             values.extend(decode(part.layout, columns))
-    return KeyedInput(list(distinct), numbers, values)
+    return KeyedInput(routed, numbers, values)
+
+
+def _dictionary(part: SegmentPart) -> pa.Array:
+    assert part.key is not None, "a keyed channel's segments carry keys"
+    return part.key.dictionary
+
+
+def _decode_keys(
+    parts: list[Part], distinct: pa.Array, routed: list[bytes], codec: KeyCodec
+) -> list[Any]:
+    if all(part.layout is Layout.TEXT_KEY for part, _ in parts):
+        return decode_plain_texts(distinct)
+    return [codec.decode(key_of(key)) for key in routed]
 
 
 def one_key_after_the_other(given: KeyedInput) -> KeyedInput:

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from penstock.state.key_groups import key_groups_of, routed_key
+from penstock.state.key_groups import key_groups_of, routed_keys
 from penstock.state.keys import KeyCodec, are_plain_texts
 
 # Equal values of one of these types have equal encodings, and unequal ones unequal:
-# a dict over the values themselves tells keys apart as well as one over their bytes.
-_EXACT = frozenset({str, int, bytes})
+# Arrow can tell such keys apart by themselves, without their encodings.
+_EXACT: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bytes: pa.binary()}
+
+Numbers = npt.NDArray[np.int32]
 
 
 class KeyTable:
@@ -25,20 +28,20 @@ class KeyTable:
         self, keys: Sequence[Any], codec: KeyCodec, max_parallelism: int, parallelism: int
     ) -> None:
         kinds = set(map(type, keys))
-        kind = kinds.pop() if len(kinds) == 1 else None
-        self.exact = kind in _EXACT
+        kind = kinds.pop() if len(kinds) == 1 else type(None)
+        column = _exact_column(keys, kind)
+        self.exact = column is not None
         """Whether all keys are of one type for which value and encoding agree."""
-        told_apart = keys if self.exact else list(map(codec.encode, keys))
-        number_of = {key: number for number, key in enumerate(dict.fromkeys(told_apart))}
-        encoded = (
-            codec.encode_all(number_of, kind)
-            if self.exact and kind is not None
-            else list(number_of)
-        )
-        self.plain_texts = kind is str and are_plain_texts(number_of, encoded)
+        self.plain_texts = False
         """Whether all keys are texts that decode in bulk."""
+        if column is not None:
+            distinct, numbers = _told_apart(column)
+            encoded = codec.encode_all(distinct, kind)
+            self.plain_texts = kind is str and are_plain_texts(distinct, encoded)
+        else:
+            encoded, numbers = _told_apart(pa.array(map(codec.encode, keys), pa.binary()))
         groups = key_groups_of(encoded, max_parallelism)
-        routed = list(map(routed_key, encoded, groups.tolist()))
+        routed = routed_keys(encoded, groups.tolist())
         owners = groups * parallelism // max_parallelism
         positions = np.empty(len(routed), np.int32)
         self.routed: list[list[bytes]] = []
@@ -47,7 +50,6 @@ class KeyTable:
             mine = owners == subtask
             self.routed.append(list(compress(routed, mine.tolist())))
             positions[mine] = np.arange(len(self.routed[-1]), dtype=np.int32)
-        numbers = np.fromiter(map(number_of.__getitem__, told_apart), np.int32, len(keys))
         self._row_owners = owners[numbers]
         self._row_positions = positions[numbers]
 
@@ -55,9 +57,33 @@ class KeyTable:
         """Return which records belong to a consumer subtask, in order."""
         return np.flatnonzero(self._row_owners == subtask)
 
-    def positions(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
+    def positions(self, rows: npt.NDArray[np.intp]) -> Numbers:
         """Return, for those records, their key's position among the subtask's keys."""
         return self._row_positions[rows]
+
+
+def merge_dictionaries(dictionaries: Sequence[pa.BinaryArray]) -> tuple[pa.Array, list[Numbers]]:
+    """Return the distinct keys of several dictionaries, and each one's keys by number in it."""
+    if len(dictionaries) == 1:
+        return dictionaries[0], [np.arange(len(dictionaries[0]), dtype=np.int32)]
+    merged = pa.concat_arrays(dictionaries).dictionary_encode()
+    cuts = np.cumsum([len(d) for d in dictionaries])[:-1]
+    return merged.dictionary, np.split(merged.indices.to_numpy(), cuts)
+
+
+def _exact_column(keys: Sequence[Any], kind: type) -> pa.Array | None:
+    arrow = _EXACT.get(kind)
+    if arrow is None:
+        return None
+    try:
+        return pa.array(keys, arrow)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        return None  # an int beyond 64 bits, a lone surrogate
+
+
+def _told_apart(column: pa.Array) -> tuple[list[Any], Numbers]:
+    encoded = column.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
 
 _KEY_GROUP = struct.Struct(">H")
