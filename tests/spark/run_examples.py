@@ -1,0 +1,86 @@
+"""Run every example in this one process, and so on one JVM: ``run_examples.py RESULTS.json``.
+
+The results map each run's name to what it printed (``output``) and, where it raised, to the
+traceback (``error``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import runpy
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(example: str, *arguments: str) -> dict[str, str | None]:
+    """Run one example as a program and capture what it prints."""
+    path, captured = EXAMPLES / f"{example}.py", io.StringIO()
+    error, before = None, sys.argv
+    sys.argv = [str(path), *arguments]
+    try:
+        with contextlib.redirect_stdout(captured):
+            runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as ended:
+        error = None if not ended.code else f"exit code {ended.code}"
+    except Exception:
+        error = traceback.format_exc()
+    finally:
+        sys.argv = before
+    return {"output": captured.getvalue(), "error": error}
+
+
+@contextlib.contextmanager
+def server_of(text: str) -> Iterator[str]:
+    """Send a text to the first client, then hang up; give the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.sendall(text.encode())
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """Run everything, the demo last: it stops Spark."""
+    (directory / "text.txt").write_text("to be or\nnot to be\n")
+    yield "word_count", run("word_count", str(directory / "text.txt"))
+    with server_of("a b a\r\nb a\nlast line without an end") as address:
+        yield "word_count from a socket", run("word_count", address)
+    yield "keyed_state", run("keyed_state")
+    yield "rolling_aggregates", run("rolling_aggregates")
+    source, target = directory / "from", directory / "to"
+    source.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (source / name).write_text(f"short\na long enough line of {name}\n")
+    yield "files_to_files", run("files_to_files", str(source), str(target))
+    written = sorted(line for p in target.glob("*") for line in p.read_text().splitlines())
+    yield "files written", {"output": "\n".join(written), "error": None}
+    yield "generator", run("generator", "4")
+    yield "dataframe_source", run("dataframe_source")
+    yield "demo", run("demo")
+
+
+def main(results_path: Path) -> None:
+    sys.path.insert(0, str(EXAMPLES))
+    results: dict[str, dict[str, str | None]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for name, result in runs(Path(directory)):
+            results[name] = result
+            # After each run, so that a crash loses only the runs after it.
+            results_path.write_text(json.dumps(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
