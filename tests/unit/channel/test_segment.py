@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.channel.columns import decoder_for, encoder_for
+from penstock.channel.segment import Segment, SegmentWriter, read_slices
+from penstock.errors import CorruptSegmentError
+
+
+def written(path: Path, parts: list[tuple[int, list[Any]]], consumers: int = 2) -> Segment:
+    writer = SegmentWriter(path, consumers)
+    for consumer, records in parts:
+        writer.write(consumer, encoder_for(None)(records))
+    segment = writer.finish()
+    assert segment is not None
+    return segment
+
+
+def records_of(path: Path, segment: Segment, consumer: int) -> list[Any]:
+    decode = decoder_for(None)
+    parts = read_slices(path, segment.slices[consumer])
+    return [record for part in parts for record in decode(part.layout, part.columns)]
+
+
+def test_each_consumer_gets_its_own_records_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "segment.arrow"
+    segment = written(path, [(0, [1, 2]), (1, ["x"]), (0, [3])])
+    assert records_of(path, segment, 0) == [1, 2, 3]
+    assert records_of(path, segment, 1) == ["x"]
+    assert (segment.rows, segment.size) == (4, path.stat().st_size)
+
+
+def test_nothing_written_leaves_no_file(tmp_path: Path) -> None:
+    assert SegmentWriter(tmp_path / "segment.arrow", 2).finish() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_segment_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "segment.arrow"
+    segment = written(path, [(0, [1])])
+    path.unlink()
+    with pytest.raises(CorruptSegmentError, match=str(path)):
+        records_of(path, segment, 0)
+
+
+def test_a_segment_cut_short_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "segment.arrow"
+    segment = written(path, [(0, [1]), (1, [2])])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert records_of(path, segment, 0) == [1]
+    with pytest.raises(CorruptSegmentError, match=rf"{path}.*bytes where"):
+        records_of(path, segment, 1)
+
+
+@pytest.mark.parametrize("at", [0, 100, -1])
+def test_a_changed_byte_is_refused_by_name(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "segment.arrow"
+    segment = written(path, [(0, [1, 2, 3])])
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+    with pytest.raises(CorruptSegmentError, match=rf"{path}.*checksum"):
+        records_of(path, segment, 0)

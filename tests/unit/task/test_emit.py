@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.channel.columns import decoder_for
+from penstock.channel.segment import read_slices
+from penstock.common import Types
+from penstock.common.typeinfo import TypeInformation
+from penstock.errors import StepError
+from penstock.graph.plan import Channel
+from penstock.graph.transformation import Exchange, Partitioning
+from penstock.ids import ChannelId, StageId
+from penstock.state.keys import KeyCodec
+from penstock.task import emit
+from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
+from penstock.task.failure import StepFailed
+from penstock.task.keyed import read_keyed
+
+CONSUMERS = 3
+
+
+def channel(exchange: Exchange, key_type: TypeInformation | None = None) -> Channel:
+    partitioning = Partitioning(exchange, None, key_type)
+    stages = StageId(0), StageId(1)
+    return Channel(ChannelId(0), *stages, 1, 2, partitioning, CONSUMERS, CONSUMERS, 12)
+
+
+def dealt(
+    path: Path, exchange: Exchange, records: list[Any], type_info: TypeInformation | None = None
+) -> list[list[Any]]:
+    emitter = DealEmitter(channel(exchange), type_info, path, "step", subtask=1)
+    return received(path, emitter, records, type_info)
+
+
+def received(
+    path: Path, emitter: Emitter, records: list[Any], type_info: TypeInformation | None
+) -> list[list[Any]]:
+    for record in records:
+        emitter.push(record)
+    segment = emitter.finish()
+    slices = segment.slices if segment else [[] for _ in range(CONSUMERS)]
+    decode = decoder_for(type_info)
+    return [
+        [r for part in read_slices(path, mine) for r in decode(part.layout, part.columns)]
+        for mine in slices
+    ]
+
+
+@pytest.mark.parametrize("exchange", [Exchange.REBALANCE, Exchange.RESCALE, Exchange.SHUFFLE])
+def test_dealing_out_loses_nothing_and_doubles_nothing(tmp_path: Path, exchange: Exchange) -> None:
+    records = list(range(100))
+    parts = dealt(tmp_path / "s", exchange, records)
+    assert sorted(r for part in parts for r in part) == records
+    assert all(part == sorted(part) and part for part in parts)
+
+
+def test_rebalancing_deals_evenly_also_across_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emit, "CHUNK", 4)
+    emitter = DealEmitter(channel(Exchange.REBALANCE), None, tmp_path / "s", "step", 0)
+    for record in range(30):
+        emitter.push(record)
+        emitter.trim()
+    assert [len(p) for p in received(tmp_path / "s", emitter, [], None)] == [10, 10, 10]
+
+
+def test_broadcast_global_and_forward_reach_whom_they_say(tmp_path: Path) -> None:
+    records = [1, 2, 3]
+    assert dealt(tmp_path / "b", Exchange.BROADCAST, records) == [records, records, records]
+    assert dealt(tmp_path / "g", Exchange.GLOBAL, records) == [records, [], []]
+    assert dealt(tmp_path / "f", Exchange.FORWARD, records) == [[], records, []]
+
+
+def keyed(
+    path: Path,
+    records: list[Any],
+    select: Any,
+    record_type: TypeInformation | None = None,
+    key_type: TypeInformation | None = None,
+) -> list[list[tuple[Any, Any]]]:
+    emitter = KeyEmitter(channel(Exchange.HASH, key_type), record_type, path, "step", select)
+    for record in records:
+        emitter.push(record)
+    segment = emitter.finish()
+    decode, codec = decoder_for(record_type), KeyCodec(key_type)
+    found = []
+    for mine in segment.slices if segment else []:
+        given = read_keyed(((p, decode) for p in read_slices(path, mine)), codec, None)
+        keys = [given.routed_keys[number] for number in given.numbers]
+        found.append(list(zip(keys, given.values, strict=True)))
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdefg"), st.integers()), max_size=30))
+def test_each_key_keeps_its_order_and_its_subtask(
+    tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("emit") / "s"
+    parts = keyed(path, records, lambda r: r[0])
+    values = [value for part in parts for _, value in part]
+    assert Counter(values) == Counter(records)
+    for key in "abcdefg":
+        mine = [r for r in records if r[0] == key]
+        homes = [[v for _, v in part if v[0] == key] for part in parts]
+        assert [h for h in homes if h] == ([mine] if mine else [])
+
+
+@pytest.mark.parametrize(
+    ("records", "record_type", "key_type", "arrives"),
+    [
+        (["a", "b\0", ""], None, None, ["a", "b\0", ""]),
+        ([1, 2**70], None, None, [1, 2**70]),
+        ([1, 2], None, Types.DOUBLE(), [1, 2]),
+        ([1, 2], Types.DOUBLE(), None, [1.0, 2.0]),
+        ([1, 2], Types.LONG(), Types.LONG(), [1, 2]),
+        (["a"], Types.STRING(), Types.STRING(), ["a"]),
+    ],
+)
+def test_records_that_are_their_own_key_arrive_as_their_type_says(
+    tmp_path: Path, records: list[Any], record_type: Any, key_type: Any, arrives: list[Any]
+) -> None:
+    parts = keyed(tmp_path / "s", records, lambda r: r, record_type, key_type)
+    values = sorted((v for part in parts for _, v in part), key=repr)
+    assert repr(values) == repr(sorted(arrives, key=repr))
+
+
+@pytest.mark.parametrize("record_type", [Types.STRING(), Types.BYTE(), Types.BIG_DEC()])
+def test_a_record_that_is_its_own_key_must_fit_its_type(
+    tmp_path: Path, record_type: TypeInformation
+) -> None:
+    with pytest.raises(StepFailed) as caught:
+        keyed(tmp_path / "s", [1000], lambda r: r, record_type)
+    assert "does not fit its declared type" in str(caught.value.error)
+
+
+def test_a_record_changed_after_it_was_emitted_arrives_as_emitted(tmp_path: Path) -> None:
+    emitter = DealEmitter(channel(Exchange.GLOBAL), None, tmp_path / "s", "step", 0)
+    record = [1]
+    emitter.push(record)
+    record.append(2)
+    emitter.push((record, "nested"))
+    record.append(3)
+    arrived, *_ = received(tmp_path / "s", emitter, [], None)
+    assert arrived == [[1], ([1, 2], "nested")]
+
+
+def test_the_first_record_that_does_not_fit_is_named_with_its_step(tmp_path: Path) -> None:
+    emitter = DealEmitter(channel(Exchange.GLOBAL), Types.INT(), tmp_path / "s", "Parse", 0)
+    for record in (1, "two", "three"):
+        emitter.push(record)
+    with pytest.raises(StepFailed) as caught:
+        emitter.finish()
+    assert isinstance(caught.value.error, StepError)
+    assert str(caught.value.error) == (
+        "step 'Parse' stopped on record 'two': "
+        "the record does not fit its declared type Integer; got 'two'"
+    )
+
+
+def test_a_record_that_cannot_be_pickled_is_named_with_its_step(tmp_path: Path) -> None:
+    emitter = DealEmitter(channel(Exchange.GLOBAL), None, tmp_path / "s", "Parse", 0)
+    with pytest.raises(StepFailed) as caught:
+        emitter.push(x for x in ())
+    assert "step 'Parse'" in str(caught.value.error)
+    assert "cannot pickle 'generator' object" in str(caught.value.error)
