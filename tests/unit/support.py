@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from penstock.common import Configuration
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.graph.plan import Plan
-from penstock.testing.inline import run_inline
+from penstock.ids import StageId
+from penstock.job.launch import LaunchedJob, launch
+from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.task.messages import Acknowledgement, Instruction
+from penstock.testing.inline import InlineSubmitter, run_inline
 
 
 def environment(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:
@@ -27,3 +34,65 @@ def collected(stream: DataStream) -> list[Any]:
 
 def plan_of(env: StreamExecutionEnvironment, name: str = "job") -> Plan:
     return env._plan(name)
+
+
+class WatchedSubmitter:
+    """Runs micro-batches inline and tells of each, before and after its tasks ran."""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self.acknowledgements: list[list[Acknowledgement]] = []
+        self.folded: list[FileRef | None] = []
+        self._inner: InlineSubmitter | None = None
+
+    def watch(self, env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
+        """Let an environment run its jobs here."""
+        env._launcher = self._launch
+        return env
+
+    def before(self, instruction: Instruction) -> None:
+        """Look at, or hold, a try of a micro-batch."""
+
+    def after(self, instruction: Instruction) -> None:
+        """Look at, or lose, a try whose tasks have staged everything."""
+
+    def stages(self) -> list[int]:
+        return [i.stage for i in self.instructions]
+
+    def run(self, instruction: Instruction, path: Path) -> list[Acknowledgement]:
+        assert self._inner is not None
+        self.instructions.append(instruction)
+        self.before(instruction)
+        acks = self._inner.run(instruction, path)
+        self.acknowledgements.append(acks)
+        self.after(instruction)
+        return acks
+
+    def fold(
+        self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
+    ) -> list[FileRef | None]:
+        assert self._inner is not None
+        bases = self._inner.fold(stage, work)
+        self.folded += bases
+        return bases
+
+    def cancel(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _launch(self, plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
+        def submitter(_: Any, tasks: dict[StageId, bytes], backend: str) -> WatchedSubmitter:
+            self._inner = InlineSubmitter(tasks, backend)
+            return self
+
+        return launch(plan, configuration, batch_mode, submitter)
+
+
+def eventually(told: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + seconds
+    while not told():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.005)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,6 @@ def test_the_first_record_that_does_not_fit_is_named_with_its_step(tmp_path: Pat
 def test_a_record_that_cannot_be_pickled_is_named_with_its_step(tmp_path: Path) -> None:
     emitter = DealEmitter(channel(Exchange.GLOBAL), None, tmp_path / "s", "Parse", 0)
     with pytest.raises(StepFailed) as caught:
-        emitter.push(x for x in ())
+        emitter.push([threading.Lock()])
     assert "step 'Parse'" in str(caught.value.error)
-    assert "cannot pickle 'generator' object" in str(caught.value.error)
+    assert "cannot pickle '_thread.lock' object" in str(caught.value.error)
