@@ -161,6 +161,19 @@ def test_values_are_right_however_many_keys_are_touched(job: Job, touched: range
     assert job.batch([*keys, "late"], seen.value) == [*expected, 1]
 
 
+def test_a_key_added_after_all_were_loaded_is_written_under_its_own_name(job: Job) -> None:
+    seen = job.states.get_state(ValueStateDescriptor("seen", Types.LONG()))
+    keys = list(range(3000))
+    job.bind(keys)
+    for job.states.current in range(3000):
+        seen.value()
+    [late] = job.states.add_keys([routed(job.states, "late")])
+    for job.states.current in [*range(1, 3000), late]:
+        seen.update(job.states.current)
+    job.commit()
+    assert job.batch([*keys, "late"], seen.value) == [None, *range(1, 3000), late]
+
+
 def test_only_what_was_written_is_in_the_delta(job: Job) -> None:
     seen = job.states.get_state(ValueStateDescriptor("seen", Types.LONG()))
     job.batch(["a", "b", "c"], lambda: seen.update(1))

@@ -138,3 +138,16 @@ def test_writing_does_not_disturb_iteration() -> None:
         state.put(key + "x", 0)
         state.remove(key)
     assert list(state) == ["ax", "bx"]
+
+
+def test_an_entry_written_after_clear_stays() -> None:
+    machine = MapMachine()
+    machine.bind()
+    machine.put("a", 1)
+    machine.put("b", 1)
+    machine.publish()
+    machine.clear()
+    machine.put("a", 2)
+    machine.publish()
+    machine.iterate()
+    machine.the_store_holds_what_was_published()
