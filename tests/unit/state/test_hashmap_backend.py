@@ -189,6 +189,15 @@ def test_folding_keeps_later_deltas(place: StatePlace) -> None:
     assert len(contents(backend, place, rebased)) == 4
 
 
+def test_a_base_with_many_long_keys_is_loaded_whole(place: StatePlace) -> None:
+    backend = HashMapBackend()
+    puts = {b"k" * 600 + b"%d" % number: b"v" for number in range(50)} | {b"short": b"v"}
+    ref = publish(backend, place, StateRef(0), puts)
+    ref = backend.rebase(ref, backend.fold(place, ref, StagedName("a", 1, 0, 0, 50)))
+    assert not ref.deltas
+    assert contents(backend, place, ref) == puts
+
+
 def test_dropping_leaves_what_is_kept_staged_or_being_folded(place: StatePlace) -> None:
     backend = HashMapBackend()
     checkpoint = three_versions(backend, place)
