@@ -137,8 +137,13 @@ class JobRun:
                     wake=self._board.change,
                 )
             )
-            enumerator.start({})
-            return SourceInput(enumerator, stage.parallelism, self._settings.poll_seconds)
+            given = SourceInput(enumerator, stage.parallelism, self._settings.poll_seconds)
+            try:
+                enumerator.start({})
+            except BaseException:
+                _quietly(given.close)
+                raise
+            return given
         mine = {c.id: logs[c.id] for c in stage.inputs}
         if self._is_grouped(stage):
             return GroupedInput(mine, stage.parallelism, self._settings.sizes.maximum)
@@ -187,4 +192,4 @@ def _quietly(close: Callable[[], None]) -> None:
     try:
         close()
     except Exception:
-        logger.warning("closing a sink failed", exc_info=True)
+        logger.warning("closing a source or sink failed", exc_info=True)

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.common.typeinfo import PickledBytesTypeInfo
-from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+)
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
@@ -50,11 +56,11 @@ class Chain:
             return _sink(node.name, self._writers[node.id], self._fit(node))
         out = self.behind(node)
         if node.kind is OperatorKind.MAP:
-            return map_step(node.name, callable_of(node.function), out)
+            return map_step(node.name, callable_of(node.function, MapFunction), out)
         if node.kind is OperatorKind.FILTER:
-            return filter_step(node.name, callable_of(node.function), out)
+            return filter_step(node.name, callable_of(node.function, FilterFunction), out)
         if node.kind is OperatorKind.FLAT_MAP:
-            return flat_map_step(node.name, callable_of(node.function), out)
+            return flat_map_step(node.name, callable_of(node.function, FlatMapFunction), out)
         if node.kind is OperatorKind.PROCESS:
             return process_step(node.name, node.function, RecordContext(), out)
         message = f"{node.kind} cannot stand inside a chain"

@@ -12,6 +12,12 @@ import pyarrow as pa
 
 from penstock.channel.columns import Layout
 from penstock.channel.segment import SegmentPart
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ReduceFunction,
+)
 from penstock.datastream.state import ReducingState, ReducingStateDescriptor
 from penstock.graph.job_graph import Node
 from penstock.graph.transformation import OperatorKind
@@ -147,15 +153,15 @@ class KeyedHead:
         name, out = self._node.name, self._out
         if self._node.kind is OperatorKind.REDUCE:
             return self._reduce_each(self._reducing_state())
-        function = callable_of(self._node.function)
+        function = self._node.function
         if self._node.kind is OperatorKind.KEYED_MAP:
-            return map_step(name, function, out)
+            return map_step(name, callable_of(function, MapFunction), out)
         if self._node.kind is OperatorKind.KEYED_FILTER:
-            return filter_step(name, function, out)
-        return flat_map_step(name, function, out)
+            return filter_step(name, callable_of(function, FilterFunction), out)
+        return flat_map_step(name, callable_of(function, FlatMapFunction), out)
 
     def _reducing_state(self) -> ReducingState[Any]:
-        reduce = callable_of(self._node.function)
+        reduce = callable_of(self._node.function, ReduceFunction)
         descriptor = ReducingStateDescriptor(REDUCE_STATE, reduce, self._node.output_type)
         return self._states.get_reducing_state(descriptor)
 

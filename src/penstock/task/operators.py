@@ -20,21 +20,21 @@ from penstock.state.keys import KeyCodec
 from penstock.task.context import SubtaskFacts, TaskRuntimeContext
 from penstock.task.failure import fail_outside_records
 
-_METHODS: tuple[tuple[type[Function], str], ...] = (
-    (MapFunction, "map"),
-    (FlatMapFunction, "flat_map"),
-    (FilterFunction, "filter"),
-    (KeySelector, "get_key"),
-    (ReduceFunction, "reduce"),
-)
+_METHODS: dict[type[Function], str] = {
+    MapFunction: "map",
+    FlatMapFunction: "flat_map",
+    FilterFunction: "filter",
+    KeySelector: "get_key",
+    ReduceFunction: "reduce",
+}
 
 
-def callable_of(function: Any) -> Callable[..., Any]:
-    """Return what to call for a record: the function itself, or a function object's method."""
-    for kind, method in _METHODS:
-        if isinstance(function, kind):
-            return getattr(function, method)  # type: ignore[no-any-return]
-    return function  # type: ignore[no-any-return]
+def callable_of(function: Any, kind: type[Function]) -> Callable[..., Any]:
+    """Return what to call for a record: the method of such a function, or the callable itself."""
+    called: Callable[..., Any] = (
+        getattr(function, _METHODS[kind]) if isinstance(function, kind) else function
+    )
+    return called
 
 
 class Operators:

@@ -19,6 +19,7 @@ from penstock.channel.segment import SegmentPart, read_slices
 from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
+from penstock.datastream.functions import KeySelector
 from penstock.errors import PenstockError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
@@ -221,7 +222,7 @@ class _Run:
         type_info = self._task.types[channel.source_node]
         step = next(n.name for n in self._stage.nodes if n.id == channel.source_node)
         if channel.exchange is Exchange.HASH:
-            select = callable_of(channel.partitioning.key_selector)
+            select = callable_of(channel.partitioning.key_selector, KeySelector)
             return KeyEmitter(channel, type_info, path, step, select)
         return DealEmitter(channel, type_info, path, step, self._who.subtask)
 

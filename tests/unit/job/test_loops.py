@@ -13,6 +13,7 @@ import pytest
 
 from penstock.common import Duration, Types, WatermarkStrategy
 from penstock.connectors.discard import DiscardingSink
+from penstock.connectors.ingestion_log import IngestionLog
 from penstock.connectors.sequence import NumberSequenceSource
 from penstock.datastream import (
     DataStream,
@@ -24,7 +25,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.errors import MicroBatchFailedError
+from penstock.errors import MicroBatchFailedError, SocketConnectionError
 from penstock.job.submitter import MicroBatchLostError
 from penstock.task.messages import Instruction
 from tests.unit.support import WatchedSubmitter, collected, environment, eventually
@@ -289,3 +290,12 @@ def test_a_job_that_is_killed_ends_cancelled() -> None:
     job.kill()
     eventually(lambda: job.result().done())
     assert job.status().name == "CANCELED"
+
+
+def test_a_source_that_cannot_start_lets_go_of_its_log(tmp_path: Path) -> None:
+    for _ in range(2):
+        env = environment(1, penstock__ingestion__dir=str(tmp_path))
+        env.socket_text_stream("localhost", 9).uid("lines").print()
+        with pytest.raises(SocketConnectionError):
+            env.execute()
+    IngestionLog(tmp_path / "lines" / "ingestion-log").close()
