@@ -49,7 +49,7 @@ PARALLELISM: ConfigOption[int | None] = ConfigOption(
     "parallelism.default",
     POSITIVE_INTEGER,
     None,
-    "Subtasks of a step that sets no parallelism of its own; the cores of the cluster if unset.",
+    "Subtasks of a step that sets no parallelism itself; the cores of this machine if unset.",
 )
 MAX_PARALLELISM = ConfigOption(
     "pipeline.max-parallelism",
@@ -86,7 +86,7 @@ MICRO_BATCH_MAX_RECORDS = ConfigOption(
     "penstock.micro-batch.max-records",
     POSITIVE_INTEGER,
     2_000_000,
-    "Most records a micro-batch takes from the sources.",
+    "Most records a micro-batch takes in.",
 )
 MICRO_BATCH_INITIAL_RECORDS = ConfigOption(
     "penstock.micro-batch.initial-records",
@@ -98,7 +98,7 @@ MICRO_BATCH_MAX_TRIES = ConfigOption(
     "penstock.micro-batch.max-tries",
     POSITIVE_INTEGER,
     3,
-    "Tries of one micro-batch before the job fails over.",
+    "Tries of one micro-batch before the job fails.",
 )
 CHANNEL_MAX_RECORDS = ConfigOption(
     "penstock.channel.max-records",
@@ -110,16 +110,22 @@ CHANNEL_MAX_BYTES = ConfigOption(
     "penstock.channel.max-bytes", MEMORY_SIZE, 512 << 20, "Most bytes in flight on one channel."
 )
 WORK_DIR: ConfigOption[str | None] = ConfigOption(
-    "penstock.work-dir", STRING, None, "Directory shared by driver and executors."
+    "penstock.work-dir",
+    STRING,
+    None,
+    "Directory shared by driver and executors; a temporary one, removed at the end, if unset.",
 )
 STATE_LOCAL_DIR: ConfigOption[str | None] = ConfigOption(
-    "penstock.state.local-dir", STRING, None, "Directory of an executor's own state files."
+    "penstock.state.local-dir",
+    STRING,
+    None,
+    "Directory of a host's own copy of the state; /dev/shm if there is room, else a temporary one.",
 )
 STATE_COMPACT_AFTER_DELTAS = ConfigOption(
     "penstock.state.compact-after-deltas",
     POSITIVE_INTEGER,
     64,
-    "Deltas of one key group written before they are merged into one file.",
+    "Deltas of one subtask's state before they are folded into a new base.",
 )
 SOURCE_POLL_INTERVAL = ConfigOption(
     "penstock.source.poll-interval",
@@ -131,7 +137,7 @@ INGESTION_DIR: ConfigOption[str | None] = ConfigOption(
     "penstock.ingestion.dir",
     STRING,
     None,
-    "Directory where records of sources that cannot be read twice are kept.",
+    "Directory of what sources received that cannot be read twice; in the work-dir if unset.",
 )
 
 KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (

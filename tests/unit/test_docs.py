@@ -1,0 +1,106 @@
+"""The documentation says what the code does.
+
+``python -m tests.unit.test_docs`` prints the table of options.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock.datastream
+from penstock import errors
+from penstock.cli.main import plans_of
+from penstock.common.config_options import ConfigOption
+from penstock.common.known_options import KNOWN_OPTIONS
+from penstock.graph.render import render_text
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+# pyflink.datastream.__all__ of apache-flink 2.3.0
+PYFLINK_NAMES = """
+    StreamExecutionEnvironment DataStream KeyedStream WindowedStream ConnectedStreams
+    BroadcastStream BroadcastConnectedStream AsyncDataStream DataStreamSink MapFunction
+    CoMapFunction FlatMapFunction CoFlatMapFunction ReduceFunction FilterFunction ProcessFunction
+    KeyedProcessFunction CoProcessFunction KeyedCoProcessFunction WindowFunction
+    ProcessWindowFunction AggregateFunction BroadcastProcessFunction
+    KeyedBroadcastProcessFunction AsyncFunction RuntimeContext TimerService CheckpointingMode
+    CheckpointConfig ExternalizedCheckpointRetention StateBackend HashMapStateBackend
+    EmbeddedRocksDBStateBackend CustomStateBackend PredefinedOptions CheckpointStorage
+    JobManagerCheckpointStorage FileSystemCheckpointStorage CustomCheckpointStorage
+    RuntimeExecutionMode Window TimeWindow CountWindow GlobalWindow WindowAssigner
+    MergingWindowAssigner TriggerResult Trigger TimeDomain KeySelector Partitioner SourceFunction
+    SinkFunction SlotSharingGroup MemorySize OutputTag AsyncRetryPredicate AsyncRetryStrategy
+"""
+
+
+def options_table() -> str:
+    """Return the table of docs/configuration.md."""
+    rows = ["| key | default | value | what it does |", "|---|---|---|---|"]
+    for option in KNOWN_OPTIONS:
+        keys = " (or ".join(f"`{key}`" for key in (option.key, *option.fallback_keys))
+        closing = ")" * len(option.fallback_keys)
+        rows.append(
+            f"| {keys}{closing} | {default_text(option)} | {option.kind.expected} "
+            f"| {option.description} |"
+        )
+    return "\n".join(rows)
+
+
+def default_text(option: ConfigOption[Any]) -> str:
+    value = option.default
+    if value is None:
+        return "none"
+    if isinstance(value, timedelta):
+        return f"`{round(value.total_seconds() * 1000)} ms`"
+    if option.key.endswith("bytes"):
+        return f"`{value >> 20} mb`"
+    return f"`{value}`"
+
+
+def test_every_option_is_documented_with_its_default() -> None:
+    assert options_table() in (ROOT / "docs" / "configuration.md").read_text()
+
+
+def test_the_first_program_is_one_that_the_tests_run() -> None:
+    readme = (ROOT / "README.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert program == (ROOT / "examples" / "word_count.py").read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/concepts.md"])
+def test_the_plan_shown_is_the_real_one(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.datastream.stream_execution_environment._cores", lambda: 2)
+    (plan,) = plans_of(ROOT / "examples" / "word_count.py", ())
+    assert render_text(plan) in (ROOT / page).read_text()
+
+
+def test_every_error_is_explained() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    names = [n for n in vars(errors) if n.endswith("Error") and not n.startswith("_")]
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_missing_name_of_pyflink_is_listed_and_no_other() -> None:
+    listed = (ROOT / "docs" / "pyflink.md").read_text().split("## What is missing")[1]
+    missing = {n for n in PYFLINK_NAMES.split() if not hasattr(penstock.datastream, n)}
+    assert {n for n in PYFLINK_NAMES.split() if f"`{n}`" in listed} == missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text())
+    inside = [t for t in targets if not t.startswith("http")]
+    assert [t for t in inside if not (page.parent / t).exists()] == []
+
+
+if __name__ == "__main__":
+    print(options_table())
