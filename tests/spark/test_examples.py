@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,13 @@ def test_demo_agrees_with_its_recount(results: Results) -> None:
     assert any(line.startswith("sent 2000 lines") for line in lines)
     assert any("stage 2  micro-batch   1" in line for line in lines)
     assert not any("WARN" in line or "log4j" in line for line in lines)
+
+
+def test_the_demo_would_notice_lost_and_doubled_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    updates = runpy.run_path(str(EXAMPLES / "demo.py"))["Updates"]()
+    updates.take([("a", 1), ("a", 2), ("a", 2), ("b", 1), ("ghost", 1)])
+    assert updates.lost_and_doubled(Counter(a=3, b=1)) == (1, 2)
 
 
 def test_no_example_is_left_out_and_all_are_short() -> None:
