@@ -1,31 +1,62 @@
 import pickle
+from collections.abc import Iterator
 
 import pytest
 
+from penstock import errors
 from penstock.common import Types
-from penstock.errors import (
-    ConfigurationError,
-    OptionValueError,
-    PenstockError,
-    TypeMismatchError,
-    UnknownOptionError,
-)
+from penstock.errors import Called, PenstockError, TypeMismatchError, UserFunctionError
 
-ERRORS = [
-    PenstockError("plain"),
-    ConfigurationError("plain"),
-    UnknownOptionError("parallelism", nearest="parallelism.default"),
-    OptionValueError(key="parallelism.default", value="many", expected="an integer"),
-    TypeMismatchError(path="f1", value="x", type_info=Types.INT()),
-]
+EXAMPLES: dict[str, tuple[object, ...]] = {
+    "ChangedFileError": ("/a", 3, 2),
+    "CorruptIngestionLogError": ("/a", 7, "why"),
+    "CorruptSegmentError": ("/a", "why"),
+    "CorruptStateError": ("/a", "why"),
+    "DuplicateUidError": ("mine", "a.py:1", "a.py:2"),
+    "JobCancelledError": ("job",),
+    "LockedIngestionLogError": ("/a",),
+    "LostReceiverError": ("collect",),
+    "LostStagedFileError": ("/a", 3, 2),
+    "MicroBatchFailedError": ("stage", 7, 3, "why"),
+    "MissingPathError": ("/a",),
+    "OptionValueError": ("parallelism.default", "many", "an integer"),
+    "RuntimeSetupError": ("install Java",),
+    "SocketConnectionError": ("host", 1, "refused"),
+    "StateDeclaredTwiceError": ("step", "state", "value of Integer", "list of String"),
+    "StateTooLargeError": ("step", "state", 10, 5),
+    "StateTypeMismatchError": ("step", "state", ("key", 1), "f1", lambda: None, Types.INT()),
+    "StepError": ("step", lambda: None, "why"),
+    "TextDecodingError": ("/a", 7, "utf-8", "why"),
+    "TypeMismatchError": ("f1", lambda: None, Types.ROW([Types.INT()])),
+    "UnknownOptionError": ("parallelism", "parallelism.default"),
+    "UnserializableFunctionError": ("step", "'lock' = <lock>", "why"),
+    "UnstableKeyError": ("step", PenstockError),
+    "UserFunctionError": ("step", lambda: None, "ValueError: why", "Traceback ..."),
+}
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_errors_survive_pickling_with_their_text(error: PenstockError) -> None:
+def all_errors(root: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from all_errors(kind)
+
+
+ALL = sorted({e.__name__ for e in all_errors(PenstockError) if e.__module__ == errors.__name__})
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_errors_survive_pickling_with_their_text(name: str) -> None:
+    error: PenstockError = getattr(errors, name)(*EXAMPLES.get(name, ("plain",)))
     twin = pickle.loads(pickle.dumps(error))
-    assert type(twin) is type(error)
-    assert str(twin) == str(error)
+    assert (type(twin), str(twin)) == (type(error), str(error))
     assert vars(twin) == vars(error)
+    assert str(pickle.loads(pickle.dumps(twin))) == str(error)
+
+
+def test_an_error_outside_of_records_names_the_method() -> None:
+    error = UserFunctionError("lookup", Called("open()"), "OSError: no", "Traceback ...")
+    text = "step 'lookup' failed in open(): OSError: no\nTraceback ..."
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == text
 
 
 def test_a_type_mismatch_pickles_even_if_its_value_does_not() -> None:
