@@ -1,0 +1,1 @@
+"""Throughput and fixed cost of penstock beside Spark's own ways and PyFlink."""

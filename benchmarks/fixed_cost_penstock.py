@@ -1,0 +1,67 @@
+"""The fixed cost of a record on penstock: the same chain, driven by the same dropped files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.contract import FixedCost
+from benchmarks.fixed_cost import Dropbox, send
+from benchmarks.penstock_keyed import KEYED_STEP, Count
+from penstock.common import Configuration, Duration, Types, WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+
+POLL_MS = 1
+
+
+@dataclass(frozen=True)
+class PenstockChain:
+    """Watched directory, channel by key, keyed process function; results collected."""
+
+    def measure(self, records: int, warm_up: int) -> FixedCost:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+            dropbox = Dropbox.under(directory)
+            with updates(dropbox).execute_and_collect() as results:
+                taken = send(dropbox, lambda: next(results)[0], records, warm_up)
+                micro_batches = micro_batch_ms(results, warm_up)
+        return FixedCost(taken, micro_batches)
+
+
+def updates(dropbox: Dropbox) -> Any:
+    """No checkpointing: with it, collected rows would wait for the next checkpoint."""
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    lines = StreamFormat.text_line_format()
+    source = (
+        FileSource.for_record_stream_format(lines, str(dropbox.directory))
+        .monitor_continuously(Duration.of_millis(POLL_MS))
+        .build()
+    )
+    words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
+    return (
+        words.key_by(lambda word: word, key_type=Types.STRING())
+        .process(Count(), output_type=Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .name(KEYED_STEP)
+        .uid(KEYED_STEP)
+    )
+
+
+def micro_batch_ms(results: Iterator[Any], warm_up: int) -> Sequence[float]:
+    """Per record, how long its micro-batches ran, all stages added up.
+
+    FILL IN: how a running job's micro-batches are reached from the collected results. Until then a
+    result without `get_micro_batches` reports none, and the report shows a dash.
+    """
+    if not hasattr(results, "get_micro_batches"):
+        return []
+    by_stage: dict[str, list[float]] = {}
+    for report in results.get_micro_batches():
+        if report.records_in:
+            took = (report.published - report.started) * 1000
+            by_stage.setdefault(report.stage_name, []).append(took)
+    return [sum(took) for took in list(zip(*by_stage.values(), strict=False))[warm_up:]]
+
+
+CONTENDER = PenstockChain()

@@ -1,0 +1,128 @@
+"""penstock: a keyed process function with a value state, as a PyFlink user would write it.
+
+State is in the `hashmap` backend and checkpoints are on. The steady rate is that of the keyed
+stage: its rows after the first micro-batch, over the time from the first publication to the last.
+Stages run concurrently, so the source may have read ahead by then; `extra` also holds the source
+stage's rate over the same window, which is the lower bound of what the whole chain sustains.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.contract import Answer, Measurement, verify_rows
+from benchmarks.memory import MemorySampler
+from benchmarks.workload import Workload
+from penstock.common import Configuration, Types, WatermarkStrategy
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.discard import DiscardingSink
+from penstock.datastream.connectors.file_system import FileSource, StreamFormat
+from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
+from penstock.datastream.state import ValueStateDescriptor
+
+CHECKPOINT_INTERVAL = "10 s"
+KEYED_STEP = "count"
+
+
+class Count(KeyedProcessFunction[str, str, tuple[str, int]]):
+    """Count the records of each key and hand on every update."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: str, ctx: Any) -> Iterator[tuple[str, int]]:
+        seen = (self._seen.value() or 0) + 1
+        self._seen.update(seen)
+        yield value, seen
+
+
+class MicroBatchReport(Protocol):
+    """What a job's result says about one micro-batch of one stage."""
+
+    @property
+    def stage_name(self) -> str: ...
+    @property
+    def published(self) -> float: ...
+    @property
+    def records_in(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class PenstockContender:
+    """The count as a penstock job."""
+
+    emits_every_update: bool = True
+
+    def check(self, workload: Workload) -> Answer:
+        counts: dict[str, int] = {}
+        emitted = 0
+        with (
+            tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
+            updates(environment(directory, workload), workload).execute_and_collect() as results,
+        ):
+            for word, seen in results:
+                counts[word] = max(seen, counts.get(word, 0))
+                emitted += 1
+        return Answer(counts, emitted)
+
+    def measure(self, workload: Workload) -> Measurement:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+            env = environment(directory, workload)
+            updates(env, workload).sink_to(DiscardingSink())
+            with MemorySampler() as memory:
+                reports = env.execute("count per key").get_micro_batches()
+        return steady(reports, workload, memory)
+
+
+def environment(directory: str, workload: Workload) -> StreamExecutionEnvironment:
+    config = Configuration()
+    # The same micro-batches as the others get, in place of sizes that follow the clock.
+    config.set_string("penstock.micro-batch.initial-records", str(workload.rows_per_batch))
+    config.set_string("penstock.micro-batch.max-records", str(workload.rows_per_batch))
+    config.set_string("penstock.micro-batch.target-duration", "10 min")
+    config.set_string("state.backend.type", "hashmap")
+    config.set_string("execution.checkpointing.dir", Path(directory, "checkpoints").as_uri())
+    config.set_string("execution.checkpointing.interval", CHECKPOINT_INTERVAL)
+    return StreamExecutionEnvironment.get_execution_environment(config)
+
+
+def updates(env: StreamExecutionEnvironment, workload: Workload) -> Any:
+    """Words in, every (word, seen) out."""
+    lines = StreamFormat.text_line_format()
+    source = FileSource.for_record_stream_format(lines, str(workload.directory)).build()
+    words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
+    return (
+        words.key_by(lambda word: word, key_type=Types.STRING())
+        .process(Count(), output_type=Types.TUPLE([Types.STRING(), Types.LONG()]))
+        .name(KEYED_STEP)
+        .uid(KEYED_STEP)
+    )
+
+
+def steady(
+    reports: Sequence[MicroBatchReport], workload: Workload, memory: MemorySampler
+) -> Measurement:
+    """The keyed stage's rate from its first publication to its last."""
+    fed = sorted((one for one in reports if one.records_in), key=lambda one: one.published)
+    keyed = [one for one in fed if KEYED_STEP in one.stage_name]
+    first, *rest = keyed
+    verify_rows(sum(one.records_in for one in keyed), workload)
+    seconds = rest[-1].published - first.published
+    source = [
+        one for one in fed if KEYED_STEP not in one.stage_name and one.published > first.published
+    ]
+    return Measurement(
+        rows=sum(one.records_in for one in rest),
+        seconds=seconds,
+        micro_batches=len(rest),
+        peak_worker_memory_mb=memory.peak_worker_mb,
+        peak_jvm_memory_mb=memory.peak_jvm_mb,
+        extra={"source_rows_per_second": sum(one.records_in for one in source) / seconds},
+    )
+
+
+CONTENDER = PenstockContender()
