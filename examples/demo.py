@@ -193,8 +193,8 @@ def story(batches: list[Any], directory: Path, state_bytes: int) -> Iterator[str
     )
     yield (
         "Stage 0 read ranges of that log, stage 1 split lines into words, stage 2 counted. "
-        "Between them went Arrow segments, cut by which subtask owns a word. The stages ran side "
-        "by side, each micro-batch one Spark job."
+        "Between them went Arrow segments with a slice for each subtask of the next stage, a word "
+        "to the one that owns it. The stages ran side by side, each micro-batch one Spark job."
     )
     yield (
         f"Tasks only staged what they made. The driver published {len(batches)} manifests "
