@@ -287,7 +287,7 @@ class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no stat
             raise ValueError(message)
         self.name = name
         self.type_info: TypeInformation = _or_pickled(type_info)
-        self._ttl_config: StateTtlConfig | None = None
+        self.ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:
         """Return the name of the state."""
@@ -295,7 +295,7 @@ class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no stat
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let values expire as configured."""
-        self._ttl_config = ttl_config
+        self.ttl_config = ttl_config
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"

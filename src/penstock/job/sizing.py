@@ -12,18 +12,24 @@ class SizeLimits:
     target_seconds: float
     initial: int
     maximum: int
-    minimum: int = 100
+    minimum: int = 1000
 
 
-def next_size(size: int, records: int, seconds: float, limits: SizeLimits) -> int:
+def next_size(
+    size: int, records: int, seconds: float, working_seconds: float, limits: SizeLimits
+) -> int:
     """Return the size after a micro-batch of `records` took `seconds`.
 
-    A batch that was not full says nothing about how much more would have fitted, unless it
-    was too slow already.
+    Of these its slowest task worked `working_seconds`; the rest is what a micro-batch costs
+    whatever its size. Where that alone is near the target, a smaller batch would not be quicker
+    but only waste more: work never aims below it. A batch that was not full says nothing about
+    how much more would have fitted, unless it was too slow already.
     """
-    if records <= 0 or seconds <= 0:
+    if records <= 0 or working_seconds <= 0:
         return size
-    fitting = records * limits.target_seconds / seconds
+    fixed = max(0.0, seconds - working_seconds)
+    wanted = max(limits.target_seconds - fixed, fixed)
+    fitting = records * wanted / working_seconds
     if records < size * 0.5 and fitting >= records:
         return size
     bounded = min(max(fitting, size * 0.5), size * 4)

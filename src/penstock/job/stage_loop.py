@@ -209,8 +209,14 @@ class StageLoop:
         self._empty_staging()
         self._consume(taken, records)
         published = time.time()
-        self._size = next_size(self._size, records, published - started, parts.settings.sizes)
         phases = max((a.phases for a in acks), key=lambda p: sum(p.values()), default={})
+        self._size = next_size(
+            self._size,
+            records,
+            published - started,
+            sum(phases.values()),
+            parts.settings.sizes,
+        )
         parts.report(
             MicroBatchReport(
                 stage=self._stage.id,

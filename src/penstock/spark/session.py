@@ -34,6 +34,10 @@ _DEFAULTS = {
     "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
+_LOG_LEVEL = "spark.log.level"
+_JVM_OPTIONS = "spark.driver.extraJavaOptions"
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
 _REQUIRED = {
     "spark.scheduler.mode": "FAIR",
     # A re-run stage would mix two executions of one micro-batch.
@@ -62,12 +66,17 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     check_java()
     # Workers must run the Python that pickled the functions.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = {**_DEFAULTS, **settings, **_REQUIRED}
+    if chosen["spark.master"].startswith("local"):
+        # Nobody else has to reach this driver; Spark need not guess an address and warn of it.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _LOG_LEVEL not in settings:
+        quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
+        chosen[_JVM_OPTIONS] = " ".join(filter(None, [settings.get(_JVM_OPTIONS), quiet]))
     builder = SparkSession.builder
-    for key, value in {**_DEFAULTS, **settings, **_REQUIRED}.items():
+    for key, value in chosen.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel(settings.get("spark.log.level", "ERROR"))
-    return session
+    return builder.getOrCreate()
 
 
 def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:

@@ -11,9 +11,10 @@ from penstock.datastream.state import (
     MapStateDescriptor,
     RawStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.errors import StateDeclaredTwiceError
+from penstock.errors import InvalidJobError, StateDeclaredTwiceError
 from penstock.state.aggregating_state import KeyedAggregatingState
 from penstock.state.backends.base import StateStore
 from penstock.state.delta import Delta
@@ -72,11 +73,13 @@ class KeyedStates(KeyScope):
 
     def get_state(self, descriptor: ValueStateDescriptor) -> KeyedValueState:
         """Return the value state a descriptor names."""
+        self._refuse_ttl(descriptor)
         serializer = serializer_for(descriptor.type_info)
         return self._declare(KeyedValueState(self, descriptor.name, serializer))
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> KeyedListState:
         """Return the list state a descriptor names."""
+        self._refuse_ttl(descriptor)
         return self._declare(
             KeyedListState(
                 self, descriptor.name, descriptor.type_info, descriptor.element_type_info
@@ -85,6 +88,7 @@ class KeyedStates(KeyScope):
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> KeyedMapState:
         """Return the map state a descriptor names."""
+        self._refuse_ttl(descriptor)
         return self._declare(
             KeyedMapState(
                 self,
@@ -97,6 +101,7 @@ class KeyedStates(KeyScope):
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> KeyedReducingState:
         """Return the reducing state a descriptor names."""
+        self._refuse_ttl(descriptor)
         function = descriptor.get_reduce_function()
         reduce = getattr(function, "reduce", function)
         serializer = serializer_for(descriptor.type_info)
@@ -106,6 +111,7 @@ class KeyedStates(KeyScope):
         self, descriptor: AggregatingStateDescriptor
     ) -> KeyedAggregatingState:
         """Return the aggregating state a descriptor names."""
+        self._refuse_ttl(descriptor)
         serializer = serializer_for(descriptor.type_info)
         function = descriptor.get_agg_function()
         return self._declare(KeyedAggregatingState(self, descriptor.name, serializer, function))
@@ -124,6 +130,15 @@ class KeyedStates(KeyScope):
         for state in sorted(self._states.values(), key=self._table_of):
             state.take_changes(delta)
         return delta
+
+    def _refuse_ttl(self, descriptor: StateDescriptor) -> None:
+        # State that is meant to expire and never does would be wrong without a word.
+        if descriptor.ttl_config is not None:
+            message = (
+                f"state {descriptor.name!r} of step {self.step!r} has a time-to-live, which is "
+                "not at work yet: remove enable_time_to_live(), or clear() what is too old"
+            )
+            raise InvalidJobError(message)
 
     def _declare(self, state: S) -> S:
         known = self._states.get(state.name)
