@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# Enough to find what is there to find, few enough for tests that take seconds.
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors import file_enumerator, line_blocks
+from penstock.connectors import collection, file_enumerator, line_blocks
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.files import FileEnumeratorProvider, FileSource
@@ -33,7 +33,7 @@ LINES = [f"line {number} " + "é" * (number % 7) for number in range(400)]
 
 
 def a_collection(work_dir: Path) -> Made:
-    elements: list[Any] = [*range(4_500), None, "x", (1, [2])]
+    elements: list[Any] = [*range(700), None, "x", (1, [2])]
     return CollectionSource(elements), elements
 
 
@@ -103,6 +103,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_enumerator, "_SMALLEST_CUT", 10)
         patch.setattr(line_blocks, "_BLOCK_BYTES", 100)
+        patch.setattr(collection, "_BLOCK_ELEMENTS", 64)
         source, records = request.param(work_dir)
         yield cloudpickle.loads(cloudpickle.dumps(source)), records, work_dir
 
@@ -135,7 +136,7 @@ def drain(enumerator: SourceEnumerator, sizes: Iterator[int]) -> Iterator[Plan]:
 plan_sizes = st.lists(st.integers(5, 2000), min_size=1, max_size=5).map(itertools.cycle)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(parallelism=st.integers(1, 5), sizes=plan_sizes)
 def test_any_plans_read_everything_once_and_in_order(
     made: Any, parallelism: int, sizes: Iterator[int]
@@ -149,7 +150,7 @@ def test_any_plans_read_everything_once_and_in_order(
     assert records_of(source, ranges) == records
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(parallelism=st.integers(1, 5), sizes=plan_sizes, data=st.data())
 def test_a_restored_source_goes_on_behind_its_positions(
     made: Any, parallelism: int, sizes: Iterator[int], data: st.DataObject
@@ -167,7 +168,7 @@ def test_a_restored_source_goes_on_behind_its_positions(
     assert records_of(source, ranges) == records
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(sizes=plan_sizes)
 def test_a_range_gives_the_same_records_whenever_it_is_read(
     made: Any, sizes: Iterator[int]
@@ -182,7 +183,7 @@ def test_a_range_gives_the_same_records_whenever_it_is_read(
     enumerator.close()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(parallelism=st.integers(1, 5), sizes=plan_sizes)
 def test_ranges_of_a_split_ascend_with_the_subtask(
     made: Any, parallelism: int, sizes: Iterator[int]

@@ -352,7 +352,7 @@ class MemoryMachine(BackendMachine):
     backend_name = "memory"
 
 
-STEPS = settings(max_examples=25, stateful_step_count=20, deadline=None)
+STEPS = settings(max_examples=15, stateful_step_count=20, deadline=None)
 HashMapMachine.TestCase.settings = STEPS
 MemoryMachine.TestCase.settings = STEPS
 TestHashMap: type = HashMapMachine.TestCase

@@ -245,13 +245,18 @@ def test_deltas_are_folded_and_results_stay_right() -> None:
 
 
 def test_what_sinks_staged_is_gone_once_it_is_published(tmp_path: Path) -> None:
-    env = environment(1, penstock__work_dir=str(tmp_path), **SMALL)
-    left = []
-    with numbers(env, 30).map(lambda n: "x" * 100_000).execute_and_collect() as results:
-        for _ in results:
-            left.append(len(list(tmp_path.rglob("staging/*/*"))))
-    assert max(left) <= 1
-    assert list(tmp_path.rglob("*.arrow")) == []
+    class Looks(WatchedSubmitter):
+        def before(self, instruction: Instruction) -> None:
+            left.extend(tmp_path.rglob("staging/*/*"))
+
+        def after(self, instruction: Instruction) -> None:
+            staged.extend(tmp_path.rglob("staging/*/*"))
+
+    left: list[Path] = []
+    staged: list[Path] = []
+    env = Looks().watch(environment(1, penstock__work_dir=str(tmp_path), **SMALL))
+    assert len(collected(numbers(env, 30).map(lambda n: "x" * 100_000))) == 30
+    assert (len(staged), left) == (3, [])
 
 
 class Broken(DiscardingSink):
