@@ -78,7 +78,7 @@ ANYTHING = st.recursive(
 def test_typed_records_come_back_as_they_were(kind: str) -> None:
     type_info, values = {**BASIC, **NESTED}[kind]
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=10, deadline=None)
     @given(st.lists(values, max_size=5))
     def check(records: list[Any]) -> None:
         came = through(records, type_info)
@@ -88,7 +88,7 @@ def test_typed_records_come_back_as_they_were(kind: str) -> None:
     check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(ANYTHING, max_size=4)
     | st.lists(st.integers(), max_size=4)

@@ -84,7 +84,7 @@ def test_a_log_has_one_owner(tmp_path: Path) -> None:
     IngestionLog(tmp_path).close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_an_incomplete_last_block_is_cut_off_wherever_it_is_torn(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -126,7 +126,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return make(tmp_path_factory.mktemp("sound"), 60)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_changed_byte_is_refused_and_left_as_it_is(
     sound: list[Path], data: st.DataObject

@@ -33,7 +33,7 @@ def read_all(path: Path, start: int, end: int, text_format: TextLineFormat = UTF
     return list(itertools.chain.from_iterable(lists))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(content=contents, cuts=st.lists(st.integers(0, 80), max_size=6), block=st.integers(1, 12))
 def test_any_cut_gives_every_line_once(content: bytes, cuts: list[int], block: int) -> None:
     edges = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
@@ -47,7 +47,7 @@ def test_any_cut_gives_every_line_once(content: bytes, cuts: list[int], block: i
     assert lines == java_lines(content)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(content=contents, start=st.integers(0, 60), length=st.integers(1, 60))
 def test_a_range_holds_the_lines_that_start_in_it(content: bytes, start: int, length: int) -> None:
     end = min(start + length, len(content))
@@ -62,7 +62,7 @@ def test_a_range_holds_the_lines_that_start_in_it(content: bytes, start: int, le
     assert lines.count(b"\n") == len(expected)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(content=contents, block=st.integers(1, 12))
 def test_blocks_without_an_end_reach_the_end_of_the_file(content: bytes, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +74,7 @@ def test_blocks_without_an_end_reach_the_end_of_the_file(content: bytes, block: 
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(content=contents)
 def test_lines_become_strings(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "lines.txt"

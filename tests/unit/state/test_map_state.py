@@ -106,7 +106,7 @@ class MapMachine(RuleBasedStateMachine):
             assert len(list(store.scan(b"\0\1"))) == entries
 
 
-MapMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+MapMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 TestMapState: type = MapMachine.TestCase
 
 
