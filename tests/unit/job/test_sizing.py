@@ -3,42 +3,55 @@ from hypothesis import strategies as st
 
 from penstock.job.sizing import SizeLimits, next_size
 
-LIMITS = SizeLimits(target_seconds=0.5, initial=1000, maximum=100_000)
+LIMITS = SizeLimits(target_seconds=0.5, initial=10_000, maximum=100_000)
 
 sizes = st.integers(LIMITS.minimum, LIMITS.maximum)
+fixed_costs = st.floats(0, 10)
 seconds = st.floats(0.001, 100)
 
 
+def settled(fixed: float, per_record: float) -> int:
+    size = LIMITS.initial
+    for _ in range(20):
+        work = size * per_record
+        size = next_size(size, size, fixed + work, work, LIMITS)
+    return size
+
+
 @settings(max_examples=50)
-@given(sizes, st.integers(0, 200_000), seconds)
+@given(sizes, st.integers(0, 200_000), fixed_costs, seconds)
 def test_sizes_stay_within_their_limits_and_change_in_steps(
-    size: int, records: int, took: float
+    size: int, records: int, fixed: float, work: float
 ) -> None:
-    after = next_size(size, records, took, LIMITS)
+    after = next_size(size, records, fixed + work, work, LIMITS)
     assert LIMITS.minimum <= after <= LIMITS.maximum
-    assert after <= size * 4
-    assert after >= int(size * 0.5) or after == LIMITS.minimum
+    assert int(size * 0.5) <= after <= size * 4 or after == LIMITS.minimum
 
 
 @settings(max_examples=50)
 @given(sizes, seconds)
 def test_a_full_batch_that_was_too_slow_makes_the_next_smaller(size: int, took: float) -> None:
-    after = next_size(size, size, took, LIMITS)
+    after = next_size(size, size, took, took, LIMITS)
     if took > LIMITS.target_seconds:
         assert after <= size
     else:
-        assert after >= min(size, LIMITS.maximum) - 1
+        assert after >= size - 1
 
 
 @settings(max_examples=20)
 @given(sizes, st.floats(0.001, 0.5))
 def test_a_batch_that_was_not_full_says_nothing(size: int, took: float) -> None:
-    assert next_size(size, size // 3, took, LIMITS) == size
-    assert next_size(size, 0, took, LIMITS) == size
+    assert next_size(size, size // 3, took, took, LIMITS) == size
+    assert next_size(size, 0, took, took, LIMITS) == size
 
 
 def test_sizes_settle_where_the_target_is_met() -> None:
-    size = LIMITS.initial
-    for _ in range(20):
-        size = next_size(size, size, 0.01 + size * 1e-5, LIMITS)
-    assert abs(0.01 + size * 1e-5 - LIMITS.target_seconds) < 0.01
+    assert abs(0.05 + settled(fixed=0.05, per_record=1e-5) * 1e-5 - 0.5) < 0.01
+
+
+def test_batches_do_not_shrink_for_a_cost_that_stays_whatever_their_size() -> None:
+    assert abs(settled(fixed=0.6, per_record=1e-5) * 1e-5 - 0.6) < 0.01
+
+
+def test_a_maximum_below_the_minimum_counts() -> None:
+    assert next_size(10, 10, 0.1, 0.1, SizeLimits(0.5, 10, 10)) == 10
