@@ -182,12 +182,28 @@ def test_a_function_of_a_lost_try_is_not_used_again(remembers: type[Remembers]) 
 
 
 def test_two_jobs_in_one_process_do_not_take_each_others_functions() -> None:
-    first, second = environment(1, **SMALL), environment(1, **SMALL)
+    turns = [("first", 1), ("second", 1), ("first", 2), ("second", 2)]
+    ran = {turn: threading.Event() for turn in turns}
+
+    class InTurn(WatchedSubmitter):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def before(self, instruction: Instruction) -> None:
+            if (turn := (self.name, instruction.batch)) in turns[1:]:
+                assert ran[turns[turns.index(turn) - 1]].wait(5)
+
+        def after(self, instruction: Instruction) -> None:
+            ran.setdefault((self.name, instruction.batch), threading.Event()).set()
+
+    one = InTurn("first").watch(environment(1, **SMALL))
+    other = InTurn("second").watch(environment(1, **SMALL))
     with (
-        numbers(first, 30).map(lambda n: "first").execute_and_collect() as one,
-        numbers(second, 30).map(lambda n: "second").execute_and_collect() as other,
+        numbers(one, 30).map(lambda n: "first").execute_and_collect() as firsts,
+        numbers(other, 30).map(lambda n: "second").execute_and_collect() as seconds,
     ):
-        assert (set(one), set(other)) == ({"first"}, {"second"})
+        assert (list(firsts), list(seconds)) == (["first"] * 30, ["second"] * 30)
 
 
 def test_a_function_that_changes_its_fields_is_warned_of_once(
@@ -298,9 +314,9 @@ def test_a_job_that_is_killed_ends_cancelled() -> None:
 
 
 def test_a_source_that_cannot_start_lets_go_of_its_log(tmp_path: Path) -> None:
-    for _ in range(2):
-        env = environment(1, penstock__ingestion__dir=str(tmp_path))
-        env.socket_text_stream("localhost", 9).uid("lines").print()
-        with pytest.raises(SocketConnectionError):
-            env.execute()
+    env = environment(1, penstock__ingestion__dir=str(tmp_path))
+    env.socket_text_stream("localhost", 9).uid("lines").print()
+    with pytest.raises(SocketConnectionError) as still_held:
+        env.execute()
+    assert still_held.value is not None
     IngestionLog(tmp_path / "lines" / "ingestion-log").close()
