@@ -277,7 +277,7 @@ def test_two_processes_catch_up_at_once(place: StatePlace) -> None:
     ref = StateRef(0)
     for version in range(3):
         ref = publish(backend, place, ref, {b"%05d" % n: b"%d" % version for n in range(5000)})
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     tasks = [context.Process(target=contents, args=(backend, place, ref)) for _ in range(2)]
     for task in tasks:
         task.start()

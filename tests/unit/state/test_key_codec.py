@@ -215,22 +215,22 @@ def test_a_typed_key_must_fit() -> None:
 
 SCRIPT = """
 from penstock.state.keys import KeyCodec
-keys = [{"b": 1, "a": {"d": 2, "c": 3}}, ("x", 1.5, None), "text", frozenset]
-print([KeyCodec().encode(key).hex() for key in keys[:3]])
+keys = [{"b": 1, "a": {"d": 2, "c": 3}}, ("x", 1.5, None), "text"]
+print([KeyCodec().encode(key).hex() for key in keys])
 """
 
 
-def test_key_bytes_do_not_depend_on_the_hash_seed() -> None:
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(outputs) == 1
+def test_key_bytes_do_not_depend_on_the_hash_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    there = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    exec(SCRIPT)
+    assert there.stdout == capsys.readouterr().out
 
 
 @pytest.mark.parametrize("data", [b"\xfe", b"\x0e\x00", b"\x30a"])
