@@ -66,6 +66,8 @@ class ChannelLog:
         self._rows = 0
         self._bytes = 0
         self._ended = False
+        self.wanted: int | None = None
+        """How many records the consumer likes to take at once, once it knows."""
 
     def append(self, entry: Entry) -> None:
         """Add what the producer published."""

@@ -79,7 +79,7 @@ STATE_BACKEND = ConfigOption(
 MICRO_BATCH_TARGET_DURATION = ConfigOption(
     "penstock.micro-batch.target-duration",
     POSITIVE_DURATION,
-    timedelta(milliseconds=500),
+    timedelta(seconds=1),
     "How long a micro-batch should take; its records are chosen to come near.",
 )
 MICRO_BATCH_MAX_RECORDS = ConfigOption(

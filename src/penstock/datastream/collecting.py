@@ -50,6 +50,8 @@ class _Job(Protocol):
 
     def raise_failure(self) -> None: ...
 
+    def micro_batches(self) -> list[Any]: ...
+
 
 class CloseableIterator:
     """The records of a running job; closing it cancels the job."""
@@ -73,6 +75,10 @@ class CloseableIterator:
     def next(self) -> Any:
         """Return the next record."""
         return next(self)
+
+    def get_micro_batches(self) -> list[Any]:
+        """Return the job's newest published micro-batches, a `MicroBatchReport` each."""
+        return self._job.micro_batches()
 
     def close(self) -> None:
         """Cancel the job if it still runs; there are no more records then."""

@@ -43,6 +43,9 @@ class StageInput(ABC):
     def wait_seconds(self) -> float | None:
         """Return how long to sleep without a signal; None until there is one."""
 
+    def wants(self, records: int) -> None:  # noqa: B027
+        """Tell whoever produces the input how many records are good to take at once."""
+
     def close(self) -> None:  # noqa: B027
         """Release what the input holds."""
 
@@ -117,6 +120,11 @@ class ChannelInput(StageInput):
             for channel, count in taken.consumed.items()
             for entry in self._logs[channel].consume(count)
         ]
+
+    def wants(self, records: int) -> None:
+        """Leave word at every channel."""
+        for log in self._logs.values():
+            log.wanted = records
 
     def wait_seconds(self) -> float | None:
         """Wait for a signal."""

@@ -247,7 +247,10 @@ def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings
     return JobSettings(
         sizes=SizeLimits(
             target_seconds=read(configuration, MICRO_BATCH_TARGET_DURATION).total_seconds(),
-            initial=read(configuration, MICRO_BATCH_INITIAL_RECORDS),
+            initial=min(
+                read(configuration, MICRO_BATCH_INITIAL_RECORDS),
+                read(configuration, MICRO_BATCH_MAX_RECORDS),
+            ),
             maximum=read(configuration, MICRO_BATCH_MAX_RECORDS),
         ),
         bounds=Bounds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -34,3 +35,13 @@ def next_size(
         return size
     bounded = min(max(fitting, size * 0.5), size * 4)
     return int(min(max(bounded, limits.minimum), limits.maximum))
+
+
+def size_for_consumers(size: int, wanted: Iterable[tuple[int, float]], limits: SizeLimits) -> int:
+    """Return `size`, or less where a consumer likes to take less at once.
+
+    `wanted` holds, for each output, how many records its consumer likes and how many records
+    this stage made out of one: what is published in one piece is consumed in one piece.
+    """
+    fitting = [int(records / made) for records, made in wanted if made > 0]
+    return max(min([size, *fitting]), min(size, limits.minimum))

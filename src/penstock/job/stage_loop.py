@@ -24,7 +24,7 @@ from penstock.job.inputs import StageInput, Taken
 from penstock.job.manifest import Manifest, add_counts, write_manifest
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
-from penstock.job.sizing import next_size
+from penstock.job.sizing import next_size, size_for_consumers
 from penstock.job.submitter import MicroBatchLostError, Submitter
 from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
@@ -33,6 +33,9 @@ from penstock.task.layout import Layout
 from penstock.task.messages import Acknowledgement, Instruction, SubtaskWork, encode
 
 logger = logging.getLogger("penstock.job")
+
+MANIFESTS_KEPT = 100
+"""Per stage; an older one has nothing to tell that the newest does not."""
 
 
 @dataclass(slots=True)
@@ -67,6 +70,8 @@ class StageLoop:
         self._parts = parts
         self._stage = parts.stage
         self._size = parts.settings.sizes.initial
+        self._made: dict[ChannelId, float] = {}
+        """Per output, how many records were lately made out of one."""
         self._batch = 0
         self._winners: list[str | None] = [None] * parts.stage.parallelism
         self._keyed = parts.stage.head.kind.is_keyed and not parts.settings.batch_mode
@@ -104,10 +109,18 @@ class StageLoop:
             if any(log.is_full() for log in self._parts.outputs.values()):
                 board.wait(seen, None)
                 continue
-            taken = given.take(self._size)
+            taken = given.take(self._next_size())
             if taken is not None:
                 return taken
             board.wait(seen, given.wait_seconds())
+
+    def _next_size(self) -> int:
+        wanted = [
+            (log.wanted, self._made.get(channel, 1.0))
+            for channel, log in self._parts.outputs.items()
+            if log.wanted is not None
+        ]
+        return size_for_consumers(self._size, wanted, self._parts.settings.sizes)
 
     def _run_micro_batch(self, taken: Taken) -> None:
         if taken.is_empty and not (taken.end_of_input and self._wants_close()):
@@ -199,11 +212,15 @@ class StageLoop:
             counters=counters,
         )
         write_manifest(parts.layout.manifest(self._stage.id, self._batch), manifest)
+        too_old = parts.layout.manifest(self._stage.id, self._batch - MANIFESTS_KEPT)
+        too_old.unlink(missing_ok=True)
         self._states = states
         self._winners = [a.name for a in acks]
         for channel, log in parts.outputs.items():
             if segments[channel]:
-                log.append(Entry(EntryKind.DATA, tuple(segments[channel])))
+                entry = Entry(EntryKind.DATA, tuple(segments[channel]))
+                self._made[channel] = entry.rows / max(records, 1)
+                log.append(entry)
         for node_id, publisher in parts.publishers.items():
             publisher.publish([a.sinks.get(node_id, b"") for a in acks])
         self._empty_staging()
@@ -217,6 +234,7 @@ class StageLoop:
             sum(phases.values()),
             parts.settings.sizes,
         )
+        parts.input.wants(self._size)
         parts.report(
             MicroBatchReport(
                 stage=self._stage.id,

@@ -81,7 +81,8 @@ class SparkSubmitter:
         """Fold deltas in a job of its own; see `Submitter`."""
         backend = self._backend
 
-        def fold_one(index: int, _: Iterable[int]) -> Iterator[FileRef | None]:
+        def fold_one(index: int, anchor: Iterable[int]) -> Iterator[FileRef | None]:
+            _drain(anchor)
             place, ref, name = work[index]
             task = TaskContext.get()
             assert task is not None
@@ -132,8 +133,9 @@ class _SubtaskRunner:
         self._task = task
         self._path = path
 
-    def __call__(self, _: Iterable[int]) -> Iterator[bytes]:
+    def __call__(self, anchor: Iterable[int]) -> Iterator[bytes]:
         """Run the subtask that belongs to a partition of the anchor."""
+        _drain(anchor)
         instruction, who = self._enter()
         yield encode(run_subtask(self._task.value, instruction, who))
 
@@ -153,6 +155,12 @@ class _SubtaskRunner:
         instruction = decode_instruction(Path(path).read_bytes())
         who = TaskAttempt(context.partitionId(), context.taskAttemptId(), context.attemptNumber())
         return instruction, who
+
+
+def _drain(anchor: Iterable[int]) -> None:
+    """Read what Spark sends: a worker that leaves input unread is thrown away after its task."""
+    for _ in anchor:
+        pass
 
 
 def _by_subtask(rows: Sequence[bytes], expected: int, path: str) -> list[Acknowledgement]:

@@ -25,7 +25,6 @@ from penstock.datastream.state import (
 from penstock.errors import InvalidJobError
 from penstock.state.keyed import KeyedStates
 
-
 NO_TIMESTAMP = -(2**63)
 
 

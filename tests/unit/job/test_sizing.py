@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.job.sizing import SizeLimits, next_size
+from penstock.job.sizing import SizeLimits, next_size, size_for_consumers
 
 LIMITS = SizeLimits(target_seconds=0.5, initial=10_000, maximum=100_000)
 
@@ -55,3 +55,9 @@ def test_batches_do_not_shrink_for_a_cost_that_stays_whatever_their_size() -> No
 
 def test_a_maximum_below_the_minimum_counts() -> None:
     assert next_size(10, 10, 0.1, 0.1, SizeLimits(0.5, 10, 10)) == 10
+
+
+def test_a_stage_makes_no_more_at_once_than_its_consumers_like_to_take() -> None:
+    assert size_for_consumers(50_000, [(20_000, 2.0), (40_000, 1.0)], LIMITS) == 10_000
+    assert size_for_consumers(50_000, [], LIMITS) == 50_000
+    assert size_for_consumers(50_000, [(10, 1.0)], LIMITS) == LIMITS.minimum
