@@ -26,6 +26,8 @@ def environment(parallelism: int, driver_memory: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(parallelism),
         "spark.default.parallelism": str(parallelism),
         "spark.log.level": "ERROR",
+        # Saves every engine some 40 ms per Python task.
+        "spark.python.unix.domain.socket.enabled": "true",
     }
     arguments = ["--master", "local[*]", "--driver-memory", driver_memory]
     for name, value in settings.items():

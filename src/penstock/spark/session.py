@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "300ms",
     "spark.python.worker.reuse": "true",
+    # Over TCP every task waits some 40 ms for a delayed acknowledgement of its small writes.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
