@@ -1,18 +1,10 @@
 """A Spark DataFrame as a source: Spark reads and joins, a keyed function goes on from there."""
 
-from pyspark.sql import SparkSession
-
 from penstock.common import Row, Types
 from penstock.datastream import StreamExecutionEnvironment
 
-# An existing session is used as it is. FAIR lets stages run side by side, and [*,4] lets Spark
-# try a lost task again.
-spark = (
-    SparkSession.builder.master("local[*,4]")
-    .config("spark.scheduler.mode", "FAIR")
-    .config("spark.ui.enabled", "false")
-    .getOrCreate()
-)
+env = StreamExecutionEnvironment.get_execution_environment()
+spark = env.get_spark_session()
 
 orders = spark.createDataFrame(
     [(1, "tea", 3), (2, "tea", 4), (3, "ink", 1), (4, "ink", None)], "id int, item string, n int"
@@ -25,7 +17,6 @@ def worth(order: Row) -> tuple[str, float]:
     return order.item, (order.n or 0) * order.price
 
 
-env = StreamExecutionEnvironment.get_execution_environment()
 totals = (
     env.from_dataframe(joined, "orders")
     .map(worth, Types.TUPLE([Types.STRING(), Types.DOUBLE()]))

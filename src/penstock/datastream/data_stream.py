@@ -92,6 +92,10 @@ class DataStreamSink(_Step):
 class DataStream(_Step):
     """Records on their way from one step to the next."""
 
+    _map_kind = OperatorKind.MAP
+    _flat_map_kind = OperatorKind.FLAT_MAP
+    _filter_kind = OperatorKind.FILTER
+
     def get_name(self) -> str:
         """Return the step's name."""
         return self._transformation.name
@@ -129,7 +133,7 @@ class DataStream(_Step):
     ) -> DataStream:
         """Replace each record by one other."""
         _check(func, MapFunction, "map")
-        return self._then(OperatorKind.MAP, "Map", func, output_type)
+        return self._then(self._map_kind, "Map", func, output_type)
 
     def flat_map(
         self,
@@ -138,12 +142,12 @@ class DataStream(_Step):
     ) -> DataStream:
         """Replace each record by any number of others."""
         _check(func, FlatMapFunction, "flat_map")
-        return self._then(OperatorKind.FLAT_MAP, "FlatMap", func, output_type)
+        return self._then(self._flat_map_kind, "FlatMap", func, output_type)
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction[Any]) -> DataStream:
         """Keep the records the function answers true for."""
         _check(func, FilterFunction, "filter")
-        return self._then(OperatorKind.FILTER, "Filter", func, self._type)
+        return self._then(self._filter_kind, "Filter", func, self._type)
 
     def process(
         self, func: ProcessFunction[Any, Any], output_type: TypeInformation | None = None
@@ -265,36 +269,20 @@ class DataStream(_Step):
 
 
 class KeyedStream(DataStream):
-    """Records grouped by key: each key's records arrive in order, next to its state."""
+    """Records grouped by key: each key's records arrive in order, next to its state.
+
+    `map`, `flat_map` and `filter` have access to the key's state here.
+    """
+
+    _map_kind = OperatorKind.KEYED_MAP
+    _flat_map_kind = OperatorKind.KEYED_FLAT_MAP
+    _filter_kind = OperatorKind.KEYED_FILTER
 
     def __init__(
         self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...], origin: DataStream
     ) -> None:
         super().__init__(env, upstreams)
         self._origin = origin
-
-    def map(
-        self,
-        func: Callable[[Any], Any] | MapFunction[Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream:
-        """Replace each record by one other, with access to the key's state."""
-        _check(func, MapFunction, "map")
-        return self._then(OperatorKind.KEYED_MAP, "Map", func, output_type)
-
-    def flat_map(
-        self,
-        func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
-        output_type: TypeInformation | None = None,
-    ) -> DataStream:
-        """Replace each record by any number of others, with access to the key's state."""
-        _check(func, FlatMapFunction, "flat_map")
-        return self._then(OperatorKind.KEYED_FLAT_MAP, "FlatMap", func, output_type)
-
-    def filter(self, func: Callable[[Any], bool] | FilterFunction[Any]) -> DataStream:
-        """Keep some records, with access to the key's state."""
-        _check(func, FilterFunction, "filter")
-        return self._then(OperatorKind.KEYED_FILTER, "Filter", func, self._type)
 
     def process(  # type: ignore[override]
         self,

@@ -37,7 +37,7 @@ from penstock.graph.plan import Plan, plan_job
 from penstock.graph.transformation import OperatorKind, Transformation, Upstream
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.job.launch import LaunchedJob
 
@@ -160,6 +160,15 @@ class StreamExecutionEnvironment:
         """Make a stream of the lines a server sends; each is made durable before it is used."""
         source = SocketSource(hostname, port)
         return self._source("Source: Socket Stream", source)
+
+    def get_spark_session(self) -> SparkSession:
+        """Return the session this environment's jobs run on, started now if need be.
+
+        For what is built with Spark itself, as a DataFrame for `from_dataframe`.
+        """
+        from penstock.spark.launch import session_for
+
+        return session_for(self._configuration)
 
     def from_dataframe(self, df: DataFrame, name: str = "DataFrame") -> DataStream:
         """Make a stream of a Spark DataFrame's rows, each a `Row` with its column names."""

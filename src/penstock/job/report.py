@@ -15,11 +15,13 @@ class MicroBatchReport:
     tries: int
     started: float
     """When its first try was submitted, in seconds since the epoch."""
+    acknowledged: float
+    """When all its tasks had answered."""
     published: float
     records_in: int
     records_out: int
     phases: dict[str, float] = field(default_factory=dict)
-    """Seconds, by what for: the driver's own, and the slowest task's."""
+    """Seconds of the slowest task, by what for."""
 
     @property
     def seconds(self) -> float:

@@ -130,7 +130,7 @@ class StageLoop:
         self._batch += 1
         started = time.time()
         acks, try_number = self._run_tries(taken)
-        self._publish(taken, acks, try_number, started)
+        self._publish(taken, acks, try_number, (started, time.time()))
 
     def _run_tries(self, taken: Taken) -> tuple[list[Acknowledgement], int]:
         parts, tries = self._parts, self._parts.settings.max_tries
@@ -184,9 +184,13 @@ class StageLoop:
         )
 
     def _publish(
-        self, taken: Taken, acks: list[Acknowledgement], try_number: int, started: float
+        self,
+        taken: Taken,
+        acks: list[Acknowledgement],
+        try_number: int,
+        times: tuple[float, float],
     ) -> None:
-        parts = self._parts
+        parts, (started, acknowledged) = self._parts, times
         segments = {
             int(channel): [o.segment for a in acks for o in a.outputs if o.channel == channel]
             for channel in parts.outputs
@@ -242,6 +246,7 @@ class StageLoop:
                 batch=self._batch,
                 tries=try_number + 1,
                 started=started,
+                acknowledged=acknowledged,
                 published=published,
                 records_in=records,
                 records_out=sum(a.records_out for a in acks),

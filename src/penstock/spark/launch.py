@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
+
 from penstock.common.configuration import Configuration
 from penstock.common.job_id import JobID
 from penstock.graph.plan import Plan
@@ -15,11 +17,15 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
     """Start a plan on the active SparkSession or one made for it."""
 
     def submitter(job_id: JobID, tasks: dict[StageId, bytes], backend: str) -> SparkSubmitter:
-        keys = (k for k in configuration.key_set() if k.startswith("spark."))
-        session = open_session({key: str(configuration.get(key)) for key in keys})
-        spark = SparkSubmitter(session, str(job_id), tasks, backend)
+        spark = SparkSubmitter(session_for(configuration), str(job_id), tasks, backend)
         for stage in plan.stages:
             spark.prepare(stage)
         return spark
 
     return launch(plan, configuration, batch_mode, submitter)
+
+
+def session_for(configuration: Configuration) -> SparkSession:
+    """Return the session that jobs of this configuration run on."""
+    keys = (k for k in configuration.key_set() if k.startswith("spark."))
+    return open_session({key: str(configuration.get(key)) for key in keys})

@@ -48,6 +48,12 @@ _REQUIRED = {
     "spark.speculation": "false",
 }
 
+_WHY = {
+    "spark.scheduler.mode": "stages may wait for each other",
+    "spark.stage.maxConsecutiveAttempts": "a DataFrame source that loses its shuffle files may "
+    "mix two executions of what is random in it",
+}
+
 
 def open_session(settings: Mapping[str, str]) -> SparkSession:
     """Return the active session, or a new one with these `spark.*` settings.
@@ -93,12 +99,15 @@ def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
             "a SparkSession exists already; these settings do not take effect: %s",
             ", ".join(sorted(ignored)),
         )
-    if conf.get("spark.scheduler.mode", "FIFO") != "FAIR":
-        logger.warning(
-            "the existing SparkSession schedules %s: stages may wait for each other; "
-            "create it with spark.scheduler.mode=FAIR",
-            conf.get("spark.scheduler.mode", "FIFO"),
-        )
+    for key, wanted in _REQUIRED.items():
+        if conf.get(key) != wanted and key != "spark.speculation":
+            logger.warning(
+                "the existing SparkSession has %s=%s where penstock wants %s: %s",
+                key,
+                conf.get(key),
+                wanted,
+                _WHY[key],
+            )
     return session
 
 

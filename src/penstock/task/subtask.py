@@ -153,14 +153,14 @@ class _Run:
         else:
             self._open()
             self._run_plain(chain, emitters, trim)
-        if self._instruction.end_of_input:
-            self._operators.close()
         self._clock.mark("process")
         outputs = []
         for channel_id, emitter in emitters.items():
             segment = emitter.finish()
             if segment is not None:
                 outputs.append(ChannelOutput(channel_id, segment))
+        if self._instruction.end_of_input:
+            self._operators.close()
         sinks = {i: w.stage() for i, w in writers.items()}
         self._clock.mark("write")
         self._keep()
