@@ -43,8 +43,8 @@ class FixedCostEntry:
     where: str
 
 
-FULL = Size(500_000, 9)
-SLOW = Size(40_000, 4)
+FULL = Size(500_000, 17)
+SLOW = Size(100_000, 3)
 PYFLINK = "pyflink"
 PENSTOCK = "penstock"
 BASELINES = ("transform-with-state", "transform-with-state-per-key")
@@ -55,14 +55,14 @@ ENTRIES = (
         "transformWithState, per record",
         "transform_with_state:PER_RECORD",
         SLOW,
-        Size(20_000, 4),
+        SLOW,
     ),
     Entry(
         "transform-with-state-per-key",
         "transformWithState, per key",
         "transform_with_state:PER_KEY",
         Size(500_000, 3),
-        Size(20_000, 4),
+        SLOW,
     ),
     Entry("native", "groupBy().count(), JVM only", "native:CONTENDER", FULL, FULL),
     Entry("bare-loop", "shuffle + bare Python dict", "bare_loop:CONTENDER", FULL, FULL),

@@ -76,10 +76,10 @@ class Results:
         result.rounds.append(measurement)
         self.keyed.append(result)
 
-    def baseline(self, keys: int, names: Sequence[str]) -> float | None:
-        """The best rate among the named contenders."""
-        rates = [r.rows_per_second for r in self.keyed if r.keys == keys and r.name in names]
-        return max(rates, default=None)
+    def rate(self, keys: int, name: str) -> float | None:
+        """The rate of a contender, if it ran."""
+        rates = [r.rows_per_second for r in self.keyed if (r.keys, r.name) == (keys, name)]
+        return rates[0] if rates else None
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
