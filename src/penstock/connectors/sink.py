@@ -112,6 +112,9 @@ class Sink(ABC):
     checks_type: ClassVar[bool] = True
     """Whether a value must fit its declared type before the writer sees it."""
 
+    can_fail: ClassVar[bool] = True
+    """Whether a writer's `write` may raise; if not, no step has to be named for it."""
+
     @abstractmethod
     def writer(self, context: WriterContext) -> SinkWriter:
         """Make the task's half; called in every task attempt."""

@@ -53,7 +53,8 @@ class Chain:
     def into(self, node: Node) -> Push:
         """Return what takes the records that come to `node`, an operator without keys."""
         if node.kind is OperatorKind.SINK:
-            return _sink(node.name, self._writers[node.id], self._fit(node))
+            write = self._writers[node.id]
+            return _sink(node.name, write, self._fit(node)) if node.function.can_fail else write
         out = self.behind(node)
         if node.kind is OperatorKind.MAP:
             return map_step(node.name, callable_of(node.function, MapFunction), out)

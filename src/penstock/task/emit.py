@@ -130,12 +130,19 @@ class KeyEmitter(Emitter):
 
     def _split(self, records: list[Any], columns: Columns | None) -> None:
         keys = self._keys(records)
+        is_own_key = all(map(operator.is_, keys, records))
+        texts = columns[1][0] if is_own_key and columns is not None else None
         try:
-            table = KeyTable(keys, self._codec, self._channel.max_parallelism, self._consumers)
+            table = KeyTable(
+                keys,
+                self._codec,
+                self._channel.max_parallelism,
+                self._consumers,
+                texts if texts is not None and texts.type == pa.string() else None,
+            )
         except PenstockError as error:
             self._fail_on_first_bad_key(records, keys, error)
-        is_own_key = table.exact and type(keys[0]) in self._own_key_classes
-        if is_own_key and all(map(operator.is_, keys, records)):
+        if is_own_key and table.exact and type(keys[0]) in self._own_key_classes:
             columns = (Layout.TEXT_KEY if table.plain_texts else Layout.KEY, [])
         elif columns is None:
             columns = self._columns(records)

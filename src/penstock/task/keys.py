@@ -25,11 +25,17 @@ class KeyTable:
     """Which keys a chunk has, and which record belongs to whom."""
 
     def __init__(
-        self, keys: Sequence[Any], codec: KeyCodec, max_parallelism: int, parallelism: int
+        self,
+        keys: Sequence[Any],
+        codec: KeyCodec,
+        max_parallelism: int,
+        parallelism: int,
+        texts: pa.StringArray | None = None,
     ) -> None:
-        kinds = set(map(type, keys))
+        """Take the keys in record order, and as `texts` if they are there as such already."""
+        kinds = {str} if texts is not None else set(map(type, keys))
         kind = kinds.pop() if len(kinds) == 1 else type(None)
-        column = _exact_column(keys, kind)
+        column = texts if texts is not None else _exact_column(keys, kind)
         self.exact = column is not None
         """Whether all keys are of one type for which value and encoding agree."""
         self.plain_texts = False

@@ -81,7 +81,7 @@ def test_options_read_their_defaults() -> None:
     assert read(empty, known.PARALLELISM) is None
     assert read(empty, known.MAX_PARALLELISM) == -1
     assert read(empty, known.RUNTIME_MODE) == "STREAMING"
-    assert read(empty, known.MICRO_BATCH_TARGET_DURATION) == timedelta(milliseconds=500)
+    assert read(empty, known.MICRO_BATCH_TARGET_DURATION) == timedelta(seconds=1)
     assert read(empty, known.CHANNEL_MAX_BYTES) == 512 * 1024 * 1024
 
 
