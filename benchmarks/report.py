@@ -50,13 +50,16 @@ def print_tables(results: Results, console: Console) -> None:
 
 def markdown(results: Results) -> str:
     parts = [", ".join(f"{name} {value}" for name, value in results.machine.items())]
-    for sheet in sheets(results):
-        lines = [_markdown_row(sheet.columns), _markdown_row(["---", *_rights(sheet)])]
-        lines += [_markdown_row(row) for row in sheet.rows]
-        parts.append(f"### {sheet.title}\n\n" + "\n".join(lines))
+    parts += map(markdown_sheet, sheets(results))
     parts.append(LEGEND.replace("*", "\\*"))
     parts += [f"Failed: {label}: {reason}" for label, reason in results.failures.items()]
     return "\n\n".join(parts)
+
+
+def markdown_sheet(sheet: Sheet) -> str:
+    lines = [_markdown_row(sheet.columns), _markdown_row(["---", *_rights(sheet)])]
+    lines += [_markdown_row(row) for row in sheet.rows]
+    return f"### {sheet.title}\n\n" + "\n".join(lines)
 
 
 def _keyed_sheet(results: Results, keys: int) -> Sheet:

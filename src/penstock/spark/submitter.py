@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -123,7 +124,7 @@ class SparkSubmitter:
         try:
             return job()
         except Exception as error:
-            raise MicroBatchLostError(_first_cause(error)) from error
+            raise MicroBatchLostError(first_cause(str(error))) from error
 
 
 class _SubtaskRunner:
@@ -172,10 +173,19 @@ def _by_subtask(rows: Sequence[bytes], expected: int, path: str) -> list[Acknowl
     return [acks.get(i) or Acknowledgement(i, f"none-{i}") for i in range(expected)]
 
 
-def _first_cause(error: Exception) -> str:
-    """Return the line of Spark's report that says why, without its stack trace."""
-    text = str(error)
-    for line in text.splitlines():
-        if "Lost task" in line or "Python worker" in line or "ExecutorLost" in line:
+_PYTHON_TRACEBACK = re.compile(
+    r"Traceback \(most recent call last\):\n(?P<frames>.*?)\n\s*(?:at |Driver stacktrace)",
+    re.DOTALL,
+)
+
+
+def first_cause(report: str) -> str:
+    """Return why, out of Spark's report of a failed job, without its stack traces."""
+    traceback = _PYTHON_TRACEBACK.search(report)
+    if traceback is not None:
+        lines = [line for line in traceback["frames"].splitlines() if line.strip()]
+        return lines[-1].strip()
+    for line in report.splitlines():
+        if "Python worker" in line or "ExecutorLost" in line or "Lost task" in line:
             return line.strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    return report.splitlines()[0] if report else "no reason given"

@@ -1,0 +1,33 @@
+from penstock.spark.submitter import first_cause
+
+DISK_FULL = """An error occurred while calling z:PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 \
+times, most recent failure: Lost task 0.3 in stage 5.0 (TID 30) (localhost executor driver): \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+OSError: [Errno 28] No space left on device
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(x.scala:1)
+\tat org.apache.spark.api.python.PythonRunner$$anon$3.read(PythonRunner.scala:2)
+
+Driver stacktrace:
+"""
+CRASHED = """: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in \
+stage 7 failed 4 times, most recent failure: Lost task 1.3 in stage 7.0 (TID 9): \
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+
+
+def test_the_cause_of_a_python_error_is_its_last_line() -> None:
+    assert first_cause(DISK_FULL) == "OSError: [Errno 28] No space left on device"
+
+
+def test_the_cause_of_a_crash_is_the_line_that_says_so() -> None:
+    assert first_cause(CRASHED).endswith("Python worker exited unexpectedly (crashed).")
+    assert "\n" not in first_cause(CRASHED)
+
+
+def test_a_report_without_words_still_gives_one() -> None:
+    assert first_cause("") == "no reason given"
