@@ -66,7 +66,7 @@ def attempt(case: Case, tmp_path: Path) -> Callable[[int, int, int], SinkWriter]
     def make(batch: int, subtask: int, try_: int) -> SinkWriter:
         name = f"0-{batch}-0-{subtask}-{try_}"
         in_the_task: Sink = cloudpickle.loads(cloudpickle.dumps(case.sink))
-        staging_dir = tmp_path / "staging"
+        staging_dir = tmp_path / "staging" / "step"
         return in_the_task.writer(
             WriterContext(subtask, PARALLELISM, staging_dir, name, Types.STRING())
         )
@@ -76,7 +76,9 @@ def attempt(case: Case, tmp_path: Path) -> Callable[[int, int, int], SinkWriter]
 
 @pytest.fixture
 def publisher(case: Case, tmp_path: Path) -> Any:
-    return case.sink.publisher(PublisherContext(PARALLELISM, "the sink", tmp_path / "work"))
+    return case.sink.publisher(
+        PublisherContext(PARALLELISM, "the sink", tmp_path / "work" / "step")
+    )
 
 
 Attempt = Callable[[int, int, int], SinkWriter]
@@ -147,7 +149,7 @@ def test_an_empty_micro_batch_shows_nothing(case: Case, attempt: Attempt, publis
 def test_a_value_may_change_after_it_was_written(
     case: Case, attempt: Attempt, publisher: Any, tmp_path: Path
 ) -> None:
-    context = WriterContext(0, PARALLELISM, tmp_path / "staging", "0-1-0-0-0")
+    context = WriterContext(0, PARALLELISM, tmp_path / "staging" / "step", "0-1-0-0-0")
     writer = case.sink.writer(context)
     value = [1]
     writer.write(value)

@@ -421,10 +421,10 @@ def test_a_program_without_a_sink_is_refused() -> None:
         (lambda s: s.process(DividesByKey()), "without keys needs a ProcessFunction"),
         (lambda s: by_name(s).process(DividesInProcess()), "needs a KeyedProcessFunction"),
         (lambda s: by_name(s).rebalance(), "a keyed stream is dealt out by its key"),
-        (lambda s: by_name(s).name("x"), "belongs on the step before key_by()"),
+        (lambda s: by_name(s).name("x"), "key_by() is no step of its own"),
         (lambda s: s.union(s).name("x"), "a union is no step of its own"),
         (lambda s: s.sink_to(print), "sink_to() needs a Sink"),
-        (lambda s: s.set_parallelism(0), "parallelism must be at least 1; got 0"),
+        (lambda s: s.set_parallelism(0), "parallelism must be a whole number of at least 1; got 0"),
     ],
 )
 def test_a_step_put_together_wrongly_is_refused_where_it_is_written(

@@ -109,16 +109,17 @@ class ChannelLog:
             return done
 
 
-def entries_to_take(entries: Sequence[Entry], max_records: int) -> int:
+def entries_to_take(entries: Sequence[Entry], max_records: int, most: int | None = None) -> int:
     """Decide how many entries the next micro-batch takes from one input.
 
-    At least one if there is any, then as many as fit; an end of input closes the batch.
+    At least one if there is any, then as many as fit, but no more than `most` with data; an end
+    of input closes the batch.
     """
     rows = 0
     for count, entry in enumerate(entries):
         rows += entry.rows
-        if count and rows > max_records:
-            return count
+        if count and (rows > max_records or (most is not None and rows and count >= most)):
+            return count if entry.kind is EntryKind.DATA else count + 1
         if entry.kind is EntryKind.END_OF_INPUT:
             return count + 1
     return len(entries)

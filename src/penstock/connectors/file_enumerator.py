@@ -40,6 +40,10 @@ class _File:
     splittable: bool
 
 
+MOST_BYTES = 256 << 20
+"""What one subtask reads at most in one micro-batch, however long the lines are."""
+
+
 class FileEnumerator(SourceEnumerator):
     """Plans files in the order of their paths, file after file.
 
@@ -76,7 +80,8 @@ class FileEnumerator(SourceEnumerator):
         if self._discovery_due() == 0.0:
             self._discovered_at = self._clock()
             self._take_new(list_files(self._files.roots))
-        pieces = self._cut_off(max(1, int(max_records * self._estimate())))
+        wanted = min(int(max_records * self._estimate()), MOST_BYTES * self._parallelism)
+        pieces = self._cut_off(max(1, wanted))
         return spread(pieces, self._parallelism) if pieces else []
 
     def positions(self) -> dict[str, int]:

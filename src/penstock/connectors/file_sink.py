@@ -108,7 +108,7 @@ class FileSink(Sink):
         limit = policy.part_size if isinstance(policy, DefaultRollingPolicy) else None
         return PartFileWriter(
             context,
-            self._staging,
+            self._staging / context.staging_dir.name,
             settings.encoder,
             settings.bucket_assigner.assigner(),
             limit,
@@ -117,7 +117,8 @@ class FileSink(Sink):
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         settings, config = self._settings, self._settings.output_file_config
         names = PartNames(settings.base_path, config.part_prefix, config.part_suffix)
-        return PartFilePublisher(names, settings.rolling_policy, self._staging)
+        staging = self._staging / context.work_dir.name
+        return PartFilePublisher(names, settings.rolling_policy, staging)
 
 
 class RowFormatBuilder:

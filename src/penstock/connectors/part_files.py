@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -74,6 +75,8 @@ class PartFilePublisher(SinkPublisher):
         for directory in {final.parent for _, final in ready} | {self._names.base_path}:
             sync_directory(directory)
         shutil.rmtree(self._staging, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self._staging.parent.rmdir()  # unless the same sink ends another stream too
         self._pieces.clear()
 
 

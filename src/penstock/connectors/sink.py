@@ -23,11 +23,11 @@ __all__ = ["PublisherContext", "Sink", "SinkPublisher", "SinkWriter", "WriterCon
 class WriterContext:
     """What a writer may know of the task it runs in.
 
-    ``name`` is unique for each task attempt of each step: whatever it stages under that name,
-    no other attempt touches it. ``staging_dir`` is a directory that driver and tasks share
-    (not necessarily there yet); the engine empties it of micro-batches that are published or
-    lost, so nothing in there outlives the publisher's call. ``type_info`` is the declared
-    type of the values, None if there is none.
+    ``name`` is unique for each task attempt: whatever it stages under that name, no other
+    attempt touches it. ``staging_dir`` is a directory of this step, under its own name, that
+    driver and tasks share (not necessarily there yet); the engine empties it of micro-batches
+    that are published or lost, so nothing in there outlives the publisher's call. ``type_info``
+    is the declared type of the values, None if there is none.
     """
 
     subtask: int
@@ -41,8 +41,9 @@ class WriterContext:
 class PublisherContext:
     """What a publisher may know of the step it publishes for.
 
-    ``name`` is the step's name. ``work_dir`` is a durable directory of this sink alone, the
-    same one after a restart, not necessarily there yet.
+    ``name`` is the step's name. ``work_dir`` is a durable directory of this step, under
+    the same name as the ``staging_dir`` of its writers; the same one after a restart, not
+    necessarily there yet.
     """
 
     parallelism: int

@@ -12,6 +12,9 @@ __all__ = ["CloseableIterator", "Received"]
 
 _END = object()
 
+_PATIENCE_SECONDS = 60.0
+"""How long closing waits for running micro-batches, so that nothing is left behind."""
+
 
 class Received:
     """Records on their way from the publishing thread to the iterating one; bounded."""
@@ -47,6 +50,8 @@ class Received:
 
 class _Job(Protocol):
     def cancel(self) -> None: ...
+
+    def wait_for_end(self, seconds: float) -> bool: ...
 
     def raise_failure(self) -> None: ...
 
@@ -86,6 +91,7 @@ class CloseableIterator:
         self._records = iter(())
         self._received.close()
         self._job.cancel()
+        self._job.wait_for_end(_PATIENCE_SECONDS)
 
     def __enter__(self) -> Self:
         return self

@@ -48,9 +48,15 @@ class _Step:
     @property
     def _transformation(self) -> Transformation:
         if len(self._upstreams) != 1:
-            message = "a union is no step of its own: name the steps before or behind it"
+            message = "a union is no step of its own: set this on the steps before or behind it"
             raise InvalidJobError(message)
-        return self._upstreams[0].transformation
+        (upstream,) = self._upstreams
+        exchange = upstream.partitioning.exchange
+        if exchange is not Exchange.AUTO:
+            how = "key_by" if exchange is Exchange.HASH else exchange.value
+            message = f"{how}() is no step of its own: set this on the step before or behind it"
+            raise InvalidJobError(message)
+        return upstream.transformation
 
     def name(self, name: str) -> Self:
         """Name this step; names appear in messages, metrics and plans."""
@@ -64,10 +70,7 @@ class _Step:
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Set how many subtasks this step has."""
-        if parallelism < 1:
-            message = f"parallelism must be at least 1; got {parallelism}"
-            raise InvalidJobError(message)
-        self._transformation.parallelism = parallelism
+        self._transformation.parallelism = at_least_one("parallelism", parallelism)
         return self
 
     def set_description(self, description: str) -> Self:
@@ -110,7 +113,7 @@ class DataStream(_Step):
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups, the most subtasks this step can ever have."""
-        self._transformation.max_parallelism = max_parallelism
+        self._transformation.max_parallelism = at_least_one("max parallelism", max_parallelism)
         return self
 
     def force_non_parallel(self) -> Self:
@@ -242,6 +245,8 @@ class DataStream(_Step):
         Returns an iterator to be closed (closing it cancels the job), or with `limit` a list
         of at most that many records.
         """
+        if limit is not None:
+            at_least_one("limit", limit)
         results = self._env._collect(self, job_execution_name)
         if limit is None:
             return results
@@ -332,26 +337,6 @@ class KeyedStream(DataStream):
         """End the stream in a sink."""
         return self._values().sink_to(sink)
 
-    def name(self, name: str) -> Self:
-        """Refuse: a keyed stream is no step."""
-        msg = "name"
-        raise _no_step(msg)
-
-    def uid(self, uid: str) -> Self:
-        """Refuse: a keyed stream is no step."""
-        msg = "uid"
-        raise _no_step(msg)
-
-    def set_parallelism(self, parallelism: int) -> Self:
-        """Refuse: a keyed stream is no step."""
-        msg = "set_parallelism"
-        raise _no_step(msg)
-
-    def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Refuse: a keyed stream is no step."""
-        msg = "set_max_parallelism"
-        raise _no_step(msg)
-
     def _redistributed(self, exchange: Exchange) -> DataStream:
         message = f"a keyed stream is dealt out by its key: {exchange.value} is not possible on it"
         raise InvalidJobError(message)
@@ -368,16 +353,18 @@ class KeyedStream(DataStream):
         return self.reduce(RollingAggregate(position, combine, whole_record))
 
 
+def at_least_one(what: str, number: int) -> int:
+    """Return the number, or refuse it."""
+    if not isinstance(number, int) or number < 1:
+        message = f"{what} must be a whole number of at least 1; got {number!r}"
+        raise InvalidJobError(message)
+    return number
+
+
 def _check(func: Any, kind: type, method: str) -> None:
     if not isinstance(func, kind) and not callable(func):
         message = f"{method}() needs a {kind.__name__} or a callable; got {func!r}"
         raise InvalidJobError(message)
-
-
-def _no_step(method: str) -> InvalidJobError:
-    return InvalidJobError(
-        f"{method}() belongs on the step before key_by() or on the one behind it"
-    )
 
 
 def _first(results: Iterator[Any], limit: int) -> list[Any]:

@@ -29,7 +29,7 @@ from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket import SocketSource
 from penstock.connectors.source import Boundedness, Source
 from penstock.datastream.collecting import CloseableIterator, Received
-from penstock.datastream.data_stream import DataStream
+from penstock.datastream.data_stream import DataStream, at_least_one
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.errors import InvalidJobError
 from penstock.graph.job_graph import GraphSettings, build_job_graph
@@ -98,10 +98,7 @@ class StreamExecutionEnvironment:
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set how many subtasks a step has that does not say so itself."""
-        if parallelism < 1:
-            message = f"parallelism must be at least 1; got {parallelism}"
-            raise InvalidJobError(message)
-        self._parallelism = parallelism
+        self._parallelism = at_least_one("parallelism", parallelism)
         return self
 
     def get_parallelism(self) -> int:
@@ -110,7 +107,7 @@ class StreamExecutionEnvironment:
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Set the number of key groups of steps that do not say so themselves."""
-        self._max_parallelism = max_parallelism
+        self._max_parallelism = at_least_one("max parallelism", max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
@@ -275,6 +272,10 @@ class _NeverRun:
 
     def cancel(self) -> None:
         """Do nothing."""
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Return at once."""
+        return True
 
     def raise_failure(self) -> None:
         """Do nothing."""

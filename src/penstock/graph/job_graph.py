@@ -45,6 +45,9 @@ class Node:
     max_parallelism: int
     inputs: tuple[Edge, ...]
     may_chain: bool
+    """Whether it may go behind the step before it, in the same stage."""
+    may_be_followed: bool
+    """Whether others may go behind it."""
     call_site: str
 
 
@@ -106,6 +109,9 @@ def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
     sites: dict[str, str] = {}
     ordinals: Counter[tuple[str, ...]] = Counter()
     for t in ordered:
+        if t.uid == "":
+            message = f"step {t.name!r} at {t.call_site} has an empty uid"
+            raise InvalidJobError(message)
         if t.uid is not None:
             uid = t.uid
         else:
@@ -153,6 +159,7 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         max_parallelism=max_parallelism,
         inputs=edges,
         may_chain=settings.chaining and not (t.start_new_chain or t.disable_chaining),
+        may_be_followed=not t.disable_chaining,
         call_site=t.call_site,
     )
 

@@ -129,6 +129,8 @@ def _chains(node: Node, nodes: dict[int, Node]) -> bool:
     if len(node.inputs) != 1 or not node.may_chain:
         return False
     source = nodes[node.inputs[0].source]
+    if not source.may_be_followed:
+        return False
     return _settle(node.inputs[0], nodes).exchange is Exchange.FORWARD and (
         source.parallelism == node.parallelism and not node.kind.is_keyed
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.channel.log import ChannelLog, Entry, entries_to_take
@@ -68,9 +68,11 @@ class SourceInput(StageInput):
         if not plan and not end:
             return None
         self._end_told = end
+        positions = self._enumerator.positions()
+        planned = {r.split: positions[r.split] for ranges in plan for r in ranges}
         work = [SubtaskWork(ranges=list(ranges)) for ranges in plan]
         work += [SubtaskWork()] * (self._parallelism - len(work))
-        return Taken(work, end, positions=self._enumerator.positions())
+        return Taken(work, end, positions=planned)
 
     def published(self, taken: Taken, records: int) -> list[tuple[ChannelId, Entry]]:
         """Tell the source how many records its ranges held."""
@@ -92,16 +94,24 @@ class SourceInput(StageInput):
 class ChannelInput(StageInput):
     """A stage that reads channels, all of them at the pace they have."""
 
-    def __init__(self, logs: Mapping[ChannelId, ChannelLog], parallelism: int) -> None:
+    def __init__(
+        self,
+        logs: Mapping[ChannelId, ChannelLog],
+        parallelism: int,
+        forward: Collection[ChannelId] = (),
+    ) -> None:
         self._logs = logs
         self._parallelism = parallelism
+        # A source's split is cut between subtasks: two entries of a forward channel in one
+        # micro-batch would put the second one's first piece before the first one's second.
+        self._most = {channel: 1 for channel in forward if parallelism > 1}
 
     def take(self, max_records: int) -> Taken | None:
         """Take what has been appended, as far as it fits."""
         taken: dict[ChannelId, Sequence[Entry]] = {}
         for channel, log in self._logs.items():
             pending = log.pending()
-            count = entries_to_take(pending, max_records)
+            count = entries_to_take(pending, max_records, self._most.get(channel))
             if count:
                 taken[channel] = [pending[i] for i in range(count)]
         if not taken:

@@ -14,7 +14,7 @@ from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
 from penstock.connectors.sink import PublisherContext, SinkPublisher
 from penstock.connectors.source import EnumeratorContext
 from penstock.graph.plan import Channel, Plan, Stage
-from penstock.graph.transformation import OperatorKind
+from penstock.graph.transformation import Exchange, OperatorKind
 from penstock.ids import ChannelId
 from penstock.job.board import Board
 from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
@@ -23,7 +23,7 @@ from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
 from penstock.job.stage_loop import StageLoop, StageParts
 from penstock.job.submitter import Submitter
-from penstock.task.layout import Layout
+from penstock.task.layout import Layout, file_name
 
 logger = logging.getLogger("penstock.job")
 
@@ -132,7 +132,7 @@ class JobRun:
             enumerator = stage.head.function.enumerator(
                 EnumeratorContext(
                     parallelism=stage.parallelism,
-                    work_dir=durable / stage.head.uid,
+                    work_dir=durable / file_name(stage.head.uid),
                     clock=time.time,
                     wake=self._board.change,
                 )
@@ -147,7 +147,8 @@ class JobRun:
         mine = {c.id: logs[c.id] for c in stage.inputs}
         if self._is_grouped(stage):
             return GroupedInput(mine, stage.parallelism, self._settings.sizes.maximum)
-        return ChannelInput(mine, stage.parallelism)
+        forward = [c.id for c in stage.inputs if c.exchange is Exchange.FORWARD]
+        return ChannelInput(mine, stage.parallelism, forward)
 
     def _is_grouped(self, stage: Stage) -> bool:
         return self._settings.batch_mode and stage.head.kind.is_keyed
@@ -161,7 +162,7 @@ class JobRun:
         publishers: dict[int, SinkPublisher] = {}
         for node in stage.nodes:
             if node.kind is OperatorKind.SINK:
-                work_dir = self._layout.durable_root / node.uid
+                work_dir = self._layout.durable_root / file_name(node.uid)
                 context = PublisherContext(node.parallelism, node.name, work_dir)
                 publishers[node.id] = node.function.publisher(context)
         self._publishers.extend(publishers.values())

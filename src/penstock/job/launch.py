@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import shutil
 import signal
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -122,6 +124,7 @@ class LaunchedJob:
         except BaseException:
             self._clean_up(keep_connectors=False)
             raise
+        _running.add(self)
         threading.Thread(target=self._await_end, name="job-cleanup", daemon=True).start()
 
     def run_to_the_end(self) -> JobExecutionResult:
@@ -151,6 +154,10 @@ class LaunchedJob:
     def result(self) -> Future[JobExecutionResult]:
         """Return the job's end."""
         return self._future
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Wait for the job to end and its files to be gone; false if it took too long."""
+        return self._ended.wait(seconds)
 
     def raise_failure(self) -> None:
         """Raise what the job failed of, if it did; waits for its end."""
@@ -211,6 +218,19 @@ class LaunchedJob:
             logger.warning("what was ingested but perhaps not processed is kept in %s", kept)
             return
         shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+_running: weakref.WeakSet[LaunchedJob] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_running_jobs() -> None:
+    """End what a program left running when it came to its end, and clean up behind it."""
+    left = [job for job in _running if not job.wait_for_end(0)]
+    for job in left:
+        job.kill()
+    for job in left:
+        job.wait_for_end(10.0)
 
 
 class _Interrupts:

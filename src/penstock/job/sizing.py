@@ -33,7 +33,7 @@ def next_size(
     fitting = records * wanted / working_seconds
     if records < size * 0.5 and fitting >= records:
         return size
-    bounded = min(max(fitting, size * 0.5), size * 4)
+    bounded = min(max(fitting, min(size, records) * 0.5), size * 4)
     return int(min(max(bounded, limits.minimum), limits.maximum))
 
 

@@ -136,6 +136,8 @@ class StageLoop:
         parts, tries = self._parts, self._parts.settings.max_tries
         lost = ""
         for try_number in range(tries):
+            if parts.board.stopping and try_number:
+                raise _Stopped
             instruction = self._instruction(taken, try_number)
             path = parts.layout.instruction(self._stage.id, self._batch, try_number)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -255,7 +257,8 @@ class StageLoop:
             counters,
         )
         self._warn_of_changed_fields(acks)
-        self._start_folding()
+        if not taken.end_of_input:
+            self._start_folding()
 
     def _consume(self, taken: Taken, records: int) -> None:
         for channel, entry in self._parts.input.published(taken, records):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigurationError, RuntimeSetupError
@@ -69,9 +70,8 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
                 f"{key} must be {wanted!r} for a micro-batch to be atomic; got {settings[key]!r}"
             )
             raise ConfigurationError(message)
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return _adopt(active, settings)
+    if SparkContext._active_spark_context is not None:
+        return _adopt(SparkSession.builder.getOrCreate(), settings)
     check_java()
     # Workers must run the Python that pickled the functions.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

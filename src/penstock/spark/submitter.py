@@ -96,7 +96,8 @@ class SparkSubmitter:
     def cancel(self) -> None:
         """Cancel every running job of this penstock job."""
         with contextlib.suppress(Exception):
-            self._context.cancelJobGroup(self._job_id)
+            # The group is this job's alone: what a loop is about to submit must not run either.
+            self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._job_id)
 
     def close(self) -> None:
         """Let Spark forget the job."""
@@ -104,7 +105,7 @@ class SparkSubmitter:
             for anchor in self._anchors.values():
                 anchor.unpersist()
             for broadcast in self._broadcasts.values():
-                broadcast.unpersist()
+                broadcast.destroy()
 
     def _anchor(self, parallelism: int) -> RDD[int]:
         with self._lock:

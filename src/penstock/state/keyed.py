@@ -63,6 +63,12 @@ class KeyedStates(KeyScope):
         for state in self._states.values():
             state.bind(self._table_of(state))
 
+    def release(self) -> None:
+        """Forget the micro-batch that is over; a kept function may wait long for the next."""
+        self._enter(self.store, [])
+        for state in self._states.values():
+            state.release()
+
     def add_keys(self, routed_keys: Sequence[bytes]) -> range:
         """Add keys that come up during the micro-batch (timers) and return their numbers."""
         first = len(self.routed)
@@ -73,13 +79,13 @@ class KeyedStates(KeyScope):
 
     def get_state(self, descriptor: ValueStateDescriptor) -> KeyedValueState:
         """Return the value state a descriptor names."""
-        self._refuse_ttl(descriptor)
+        self._check(descriptor)
         serializer = serializer_for(descriptor.type_info)
         return self._declare(KeyedValueState(self, descriptor.name, serializer))
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> KeyedListState:
         """Return the list state a descriptor names."""
-        self._refuse_ttl(descriptor)
+        self._check(descriptor)
         return self._declare(
             KeyedListState(
                 self, descriptor.name, descriptor.type_info, descriptor.element_type_info
@@ -88,7 +94,7 @@ class KeyedStates(KeyScope):
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> KeyedMapState:
         """Return the map state a descriptor names."""
-        self._refuse_ttl(descriptor)
+        self._check(descriptor)
         return self._declare(
             KeyedMapState(
                 self,
@@ -101,7 +107,7 @@ class KeyedStates(KeyScope):
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> KeyedReducingState:
         """Return the reducing state a descriptor names."""
-        self._refuse_ttl(descriptor)
+        self._check(descriptor)
         function = descriptor.get_reduce_function()
         reduce = getattr(function, "reduce", function)
         serializer = serializer_for(descriptor.type_info)
@@ -111,7 +117,7 @@ class KeyedStates(KeyScope):
         self, descriptor: AggregatingStateDescriptor
     ) -> KeyedAggregatingState:
         """Return the aggregating state a descriptor names."""
-        self._refuse_ttl(descriptor)
+        self._check(descriptor)
         serializer = serializer_for(descriptor.type_info)
         function = descriptor.get_agg_function()
         return self._declare(KeyedAggregatingState(self, descriptor.name, serializer, function))
@@ -131,8 +137,11 @@ class KeyedStates(KeyScope):
             state.take_changes(delta)
         return delta
 
-    def _refuse_ttl(self, descriptor: StateDescriptor) -> None:
+    def _check(self, descriptor: StateDescriptor) -> None:
         # State that is meant to expire and never does would be wrong without a word.
+        if not isinstance(descriptor, StateDescriptor):
+            message = f"a state is asked for by a descriptor, not by {descriptor!r}"
+            raise InvalidJobError(message)
         if descriptor.ttl_config is not None:
             message = (
                 f"state {descriptor.name!r} of step {self.step!r} has a time-to-live, which is "

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import InvalidJobError
 from penstock.state.backends.base import StateStore
 from penstock.state.key_groups import key_of
 from penstock.state.keys import KeyCodec
@@ -28,6 +29,25 @@ class _Unloaded:
 UNLOADED: Any = _Unloaded()
 
 
+class _NoKey:
+    """Stands where the number of the current key would, while there is no current record."""
+
+    __slots__ = ()
+
+    def __index__(self) -> int:
+        message = (
+            "keyed state belongs to a record's key: use it while a record is processed, "
+            "not in open() or close()"
+        )
+        raise InvalidJobError(message)
+
+    def __hash__(self) -> int:
+        return self.__index__()
+
+
+NO_KEY: Any = _NoKey()
+
+
 class KeyScope:
     """The distinct keys of one micro-batch, numbered; ``current`` is the number of one of them.
 
@@ -41,7 +61,7 @@ class KeyScope:
     def __init__(self, step: str, codec: KeyCodec) -> None:
         self.step = step
         self.codec = codec
-        self.current = 0
+        self.current: int = NO_KEY
         self.routed: list[bytes] = []
         self._keys: list[Any] = []
         self._order: list[int] | None = None
@@ -70,7 +90,7 @@ class KeyScope:
         self.routed = routed
         self._keys = [UNLOADED] * len(routed) if keys is None else list(keys)
         self._order = None
-        self.current = 0
+        self.current = NO_KEY
 
     def _add(self, routed: Sequence[bytes]) -> None:
         self.routed.extend(routed)

@@ -64,6 +64,10 @@ class TableState(State):
         self._prefix = table_prefix(table)
         self._reset(len(self._scope.routed))
 
+    def release(self) -> None:
+        """Forget all values until the next `bind`."""
+        self._reset(0)
+
     @abstractmethod
     def grow(self, count: int) -> None:
         """Make room for so many more keys."""

@@ -24,6 +24,7 @@ from penstock.common.typeinfo import (
     BasicTypeInfo,
     PickledBytesTypeInfo,
     TypeInformation,
+    Types,
     is_immutable,
 )
 from penstock.errors import PenstockError
@@ -36,6 +37,9 @@ from penstock.task.keys import KeyTable
 
 CHUNK = 1 << 19
 """Records kept before they are written; bounds what a task holds in memory."""
+
+CHUNK_BYTES = 128 << 20
+"""The same in bytes, as far as they are known: long texts come in arrays."""
 
 Push = Callable[[Any], None]
 
@@ -56,6 +60,8 @@ class Emitter(ABC):
         self._records: list[Any] = []
         self._arrays: list[pa.Array] = []
         """A source gives either lists or arrays: both are never in use together."""
+        self._keeps_arrays = type_info in (None, Types.STRING(), Types.PICKLED_BYTE_ARRAY())
+        """Whether an array of texts is what the declared type says."""
         self.count = 0
         immutable = type_info is not None and is_immutable(type_info)
         self.push: Push = self._records.append if immutable else self._push_checked
@@ -64,14 +70,21 @@ class Emitter(ABC):
     def push_many(self, records: list[Any] | pa.Array) -> None:
         """Take records nobody else holds, as they come from a source."""
         if isinstance(records, pa.Array):
-            self._arrays.append(records)
+            if self._keeps_arrays:
+                self._arrays.append(records)
+            else:
+                self._records.extend(records.to_pylist())
         else:
             self._records.extend(records)
         self.trim()
 
     def trim(self) -> None:
         """Write what is there if it is a chunk; called every few thousand records."""
-        if len(self._records) >= CHUNK or sum(map(len, self._arrays)) >= CHUNK:
+        if (
+            len(self._records) >= CHUNK
+            or sum(map(len, self._arrays)) >= CHUNK
+            or sum(array.nbytes for array in self._arrays) >= CHUNK_BYTES
+        ):
             self.flush()
 
     def flush(self) -> None:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.channel.columns import Layout
@@ -61,14 +62,16 @@ def read_keyed(
     distinct, numbers_of = merge_dictionaries([_dictionary(part) for part, _ in gathered])
     routed: list[bytes] = distinct.to_pylist()
     keys: list[Any] | None = None
+    wanted: npt.NDArray[np.bool_] | None = None
+    if key_groups is not None:
+        wanted = np.fromiter((key_group_of(k) in key_groups for k in routed), bool, len(routed))
     numbers: list[int] = []
     values: list[Any] = []
     for (part, decode), mine in zip(gathered, numbers_of, strict=True):
         assert part.key is not None
         mine_by_row = mine[part.key.indices.to_numpy()]
         columns = part.columns
-        if key_groups is not None:
-            wanted = np.fromiter((key_group_of(k) in key_groups for k in routed), bool, len(routed))
+        if wanted is not None:
             rows = np.flatnonzero(wanted[mine_by_row])
             mine_by_row = mine_by_row[rows]
             columns = [c.take(rows) for c in columns]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,17 +41,27 @@ class Layout:
 
     def staging(self, uid: OperatorUid) -> Path:
         """What the tasks of a sink stage."""
-        return self.root / "staging" / uid
+        return self.root / "staging" / file_name(uid)
 
     def state(self, uid: OperatorUid, subtask: int) -> Path:
         """Bases and deltas of one subtask's keyed state."""
-        return self.root / "state" / uid / str(subtask)
+        return self.root / "state" / file_name(uid) / str(subtask)
 
     def local_state(self, uid: OperatorUid, subtask: int) -> Path:
         """The host-local store that caches them."""
-        return self.local / self.attempt / uid / str(subtask)
+        return self.local / self.attempt / file_name(uid) / str(subtask)
 
     @property
     def durable_root(self) -> Path:
         """What connectors keep across attempts, a directory each."""
         return self.shared / "connectors"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+def file_name(uid: OperatorUid) -> str:
+    """Return a name for a step's directory; a user's uid may be anything, also a path."""
+    if _PLAIN.fullmatch(uid):
+        return uid
+    return f"uid-{hashlib.blake2b(uid.encode(), digest_size=16).hexdigest()}"

@@ -20,7 +20,7 @@ from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
 from penstock.datastream.functions import KeySelector
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StepError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
@@ -102,6 +102,9 @@ def run_subtask(
         return Acknowledgement(who.subtask, str(staged), failure=pack(failed.error))
     except PenstockError as error:
         return Acknowledgement(who.subtask, str(staged), failure=pack(error))
+    except SystemExit:
+        exited = StepError("a function", "(unknown)", "it called exit(): raise an exception")
+        return Acknowledgement(who.subtask, str(staged), failure=pack(exited))
 
 
 class _Run:
@@ -187,7 +190,9 @@ class _Run:
         if live is not None and live.name == self._work.previous:
             return live.task, live.operators, False
         if live is not None:
-            live.operators.close()
+            # It is of an execution that does not count: nor does what its close() says.
+            with contextlib.suppress(StepFailed):
+                live.operators.close()
         loaded: StageTask = pickling.loads(task)
 
         def facts(node: Node) -> SubtaskFacts:
@@ -211,6 +216,8 @@ class _Run:
             if other[0] != key[0] and (left := _live.pop(other, None)) is not None:
                 with contextlib.suppress(StepFailed):
                     left.operators.close()
+        if self._operators.states is not None:
+            self._operators.states.release()
         _live[key] = _Live(str(self._staged), self._task, self._operators)
 
     def _open(self) -> None:
@@ -248,23 +255,23 @@ class _Run:
             return
         direct = len(self._stage.nodes) == 1 and len(emitters) == 1
         push = chain.behind(head)
-        for chunk in self._source_chunks(head):
+        for chunk in self._source_chunks(head, as_lists=not direct):
             if direct:
                 # Nothing between source and exchange: columns stay columns.
                 self._records_in += len(chunk)
                 next(iter(emitters.values())).push_many(chunk)
             else:
-                records = chunk.to_pylist() if isinstance(chunk, pa.Array) else chunk
-                self._push_all(records, push, trim)
+                assert isinstance(chunk, list)
+                self._push_all(chunk, push, trim)
 
-    def _source_chunks(self, head: Node) -> Iterator[Chunk]:
+    def _source_chunks(self, head: Node, as_lists: bool) -> Iterator[Chunk]:
         if self._batches is not None:
             yield from head.function.rows(self._batches)
             return
         source: Source = head.function
         for split_range in self._work.ranges:
             try:
-                yield from source.read(split_range)
+                yield from (source.read_lists if as_lists else source.read)(split_range)
             except PenstockError:
                 raise
             except Exception as error:

@@ -61,7 +61,7 @@ def test_the_end_is_known_before_and_after_it_was_consumed() -> None:
         ([data(4), data(6), data(1)], 2),
         ([data(4), END_OF_INPUT], 2),
         ([END_OF_INPUT], 1),
-        ([data(11), END_OF_INPUT], 1),
+        ([data(11), END_OF_INPUT], 2),
     ],
 )
 def test_a_micro_batch_takes_whole_entries_while_they_fit(entries: list[Entry], taken: int) -> None:

@@ -99,7 +99,7 @@ def test_a_stateful_step_with_branches_and_sinks_is_in_one_stage_once() -> None:
 def test_a_step_may_refuse_to_be_chained() -> None:
     env = environment()
     numbers(env).map(str).start_new_chain().map(len).disable_chaining().print()
-    assert names(plan_of(env)) == ["numbers", "Map", "Map -> Print to Std. Out"]
+    assert names(plan_of(env)) == ["numbers", "Map", "Map", "Print to Std. Out"]
     env.disable_operator_chaining()
     numbers(env).map(str).print()
     assert names(plan_of(env)) == ["numbers", "Map", "Print to Std. Out"]

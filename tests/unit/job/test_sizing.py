@@ -25,7 +25,7 @@ def test_sizes_stay_within_their_limits_and_change_in_steps(
 ) -> None:
     after = next_size(size, records, fixed + work, work, LIMITS)
     assert LIMITS.minimum <= after <= LIMITS.maximum
-    assert int(size * 0.5) <= after <= size * 4 or after == LIMITS.minimum
+    assert int(min(size, records) * 0.5) <= after <= size * 4 or after == LIMITS.minimum
 
 
 @settings(max_examples=50)

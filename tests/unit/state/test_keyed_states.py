@@ -48,6 +48,7 @@ class Job:
     def bind(self, keys: Sequence[Any]) -> None:
         store = self.backend.open(PLACE, self.ref)
         self.states.bind(store, [routed(self.states, key) for key in keys])
+        self.states.current = 0
 
     def commit(self) -> Delta:
         version = self.ref.version + 1

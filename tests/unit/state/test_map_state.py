@@ -39,6 +39,7 @@ class MapMachine(RuleBasedStateMachine):
     def bind(self) -> None:
         store = self.backend.open(PLACE, self.ref)
         self.states.bind(store, [routed_key(b"user%d" % user, user) for user in range(USERS)])
+        self.states.current = 0
         self.model = [dict(entries) for entries in self.published]
 
     @property
@@ -113,6 +114,7 @@ TestMapState: type = MapMachine.TestCase
 def bound(descriptor: MapStateDescriptor) -> Any:
     states = KeyedStates("step", KeyCodec())
     states.bind(MemoryBackend().open(PLACE, StateRef(0)), [routed_key(b"k", 0)])
+    states.current = 0
     return states.get_map_state(descriptor)
 
 

@@ -57,8 +57,12 @@ class LmdbEnv:
                 opened = _opened[path] = _Opened(_open(path, map_size), 0)
             opened.users += 1
         self.env = opened.env
-        self.state_db = self.env.open_db(_STATE)
-        self.meta_db = self.env.open_db(_META)
+        try:
+            self.state_db = self.env.open_db(_STATE)
+            self.meta_db = self.env.open_db(_META)
+        except BaseException:
+            self.close()
+            raise
 
     def begin(self, *, write: bool = False) -> Any:
         """Begin a transaction on the state, adopting a map that another process has grown."""
