@@ -47,7 +47,7 @@ class Operators:
             self.states = KeyedStates(stage.head.name, codec)
         self._functions: list[tuple[Node, Any]] = []
         self._contexts: dict[str, TaskRuntimeContext] = {}
-        self._opened: dict[str, dict[str, Any]] = {}
+        self._opened: dict[str, dict[str, tuple[Any, int]]] = {}
         for node in stage.nodes:
             if node.function is not None:
                 states = self.states if node is stage.head else None
@@ -64,7 +64,7 @@ class Operators:
                     function.open(self._contexts[node.uid])
                 except Exception as error:
                     fail_outside_records(node.name, "open()", error)
-                self._opened[node.uid] = dict(vars(function))
+                self._opened[node.uid] = _seen(function)
         for channel, selector in self._selectors:
             if isinstance(selector, Function):
                 try:
@@ -99,8 +99,7 @@ class Operators:
             before = self._opened.get(node.uid)
             if before is None:
                 continue
-            now = vars(function)
-            names = [n for n, v in now.items() if n not in before or v is not before[n]]
+            names = [n for n, seen in _seen(function).items() if not _is_same(before.get(n), seen)]
             if names:
                 changed[node.name] = names
         return changed
@@ -110,3 +109,13 @@ class Operators:
         context = self._contexts.get(node.uid)
         assert context is not None, "every operator that feeds a channel has a function"
         return context
+
+
+def _seen(function: Function) -> dict[str, tuple[Any, int]]:
+    """Return what each field holds, and how long it is if it is a collection."""
+    fields = vars(function).items()
+    return {n: (v, len(v) if isinstance(v, (list, dict, set)) else 0) for n, v in fields}
+
+
+def _is_same(before: tuple[Any, int] | None, now: tuple[Any, int]) -> bool:
+    return before is not None and before[0] is now[0] and before[1] == now[1]
