@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import shutil
-import signal
-import sys
 import tempfile
 import threading
 import time
@@ -14,36 +12,19 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from penstock.channel.log import Bounds
-from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.known_options import (
-    CHANNEL_MAX_BYTES,
-    CHANNEL_MAX_RECORDS,
-    INGESTION_DIR,
-    MICRO_BATCH_INITIAL_RECORDS,
-    MICRO_BATCH_MAX_RECORDS,
-    MICRO_BATCH_MAX_TRIES,
-    MICRO_BATCH_TARGET_DURATION,
-    SOURCE_POLL_INTERVAL,
-    STATE_BACKEND,
-    STATE_COMPACT_AFTER_DELTAS,
-    STATE_LOCAL_DIR,
-    WORK_DIR,
-)
 from penstock.errors import JobCancelledError
 from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, StageId
+from penstock.job.interrupts import Interrupts
 from penstock.job.job_run import JobRun, JobState
 from penstock.job.report import MicroBatchReport
-from penstock.job.settings import JobSettings
-from penstock.job.sizing import SizeLimits
+from penstock.job.settings import JobSettings, read_settings
 from penstock.job.submitter import Submitter
 from penstock.state.local_dir import choose_local_dir
 from penstock.task.layout import Layout
@@ -129,7 +110,7 @@ class LaunchedJob:
 
     def run_to_the_end(self) -> JobExecutionResult:
         """Wait in the main program; Ctrl-C ends the job between micro-batches."""
-        with _Interrupts(self) as interrupts:
+        with Interrupts(self) as interrupts:
             while not self._ended.wait(0.2):
                 pass
         if interrupts.count:
@@ -231,65 +212,6 @@ def _end_running_jobs() -> None:
         job.kill()
     for job in left:
         job.wait_for_end(10.0)
-
-
-class _Interrupts:
-    """Turns Ctrl-C into a cancel while a program waits for its job."""
-
-    def __init__(self, job: LaunchedJob) -> None:
-        self._job = job
-        self._before: Any = None
-        self.count = 0
-
-    def __enter__(self) -> _Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self.count == 1:
-            print(
-                "ending after the micro-batches that run now; Ctrl-C again to end at once",
-                file=sys.stderr,
-            )
-            self._job.cancel()
-        else:
-            self._job.kill()
-
-
-def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings:
-    """Read everything a job's loops need out of a configuration."""
-    return JobSettings(
-        sizes=SizeLimits(
-            target_seconds=read(configuration, MICRO_BATCH_TARGET_DURATION).total_seconds(),
-            initial=min(
-                read(configuration, MICRO_BATCH_INITIAL_RECORDS),
-                read(configuration, MICRO_BATCH_MAX_RECORDS),
-            ),
-            maximum=read(configuration, MICRO_BATCH_MAX_RECORDS),
-        ),
-        bounds=Bounds(
-            read(configuration, CHANNEL_MAX_RECORDS), read(configuration, CHANNEL_MAX_BYTES)
-        ),
-        max_tries=read(configuration, MICRO_BATCH_MAX_TRIES),
-        poll_seconds=read(configuration, SOURCE_POLL_INTERVAL).total_seconds(),
-        backend=read(configuration, STATE_BACKEND),
-        batch_mode=batch_mode,
-        compact_after_deltas=read(configuration, STATE_COMPACT_AFTER_DELTAS),
-        work_dir=_path(read(configuration, WORK_DIR)),
-        local_dir=_path(read(configuration, STATE_LOCAL_DIR)),
-        ingestion_dir=_path(read(configuration, INGESTION_DIR)),
-        parameters={key: str(configuration.get(key)) for key in configuration.key_set()},
-    )
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text).absolute()
 
 
 def _work_dir(settings: JobSettings, job_id: JobID) -> tuple[Path, bool]:

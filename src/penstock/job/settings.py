@@ -6,6 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.channel.log import Bounds
+from penstock.common.config_options import read
+from penstock.common.configuration import Configuration
+from penstock.common.known_options import (
+    CHANNEL_MAX_BYTES,
+    CHANNEL_MAX_RECORDS,
+    INGESTION_DIR,
+    MICRO_BATCH_INITIAL_RECORDS,
+    MICRO_BATCH_MAX_RECORDS,
+    MICRO_BATCH_MAX_TRIES,
+    MICRO_BATCH_TARGET_DURATION,
+    SOURCE_POLL_INTERVAL,
+    STATE_BACKEND,
+    STATE_COMPACT_AFTER_DELTAS,
+    STATE_LOCAL_DIR,
+    WORK_DIR,
+)
 from penstock.job.sizing import SizeLimits
 
 
@@ -24,3 +40,33 @@ class JobSettings:
     local_dir: Path | None
     ingestion_dir: Path | None
     parameters: dict[str, str]
+
+
+def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings:
+    """Read everything a job's loops need out of a configuration."""
+    return JobSettings(
+        sizes=SizeLimits(
+            target_seconds=read(configuration, MICRO_BATCH_TARGET_DURATION).total_seconds(),
+            initial=min(
+                read(configuration, MICRO_BATCH_INITIAL_RECORDS),
+                read(configuration, MICRO_BATCH_MAX_RECORDS),
+            ),
+            maximum=read(configuration, MICRO_BATCH_MAX_RECORDS),
+        ),
+        bounds=Bounds(
+            read(configuration, CHANNEL_MAX_RECORDS), read(configuration, CHANNEL_MAX_BYTES)
+        ),
+        max_tries=read(configuration, MICRO_BATCH_MAX_TRIES),
+        poll_seconds=read(configuration, SOURCE_POLL_INTERVAL).total_seconds(),
+        backend=read(configuration, STATE_BACKEND),
+        batch_mode=batch_mode,
+        compact_after_deltas=read(configuration, STATE_COMPACT_AFTER_DELTAS),
+        work_dir=_path(read(configuration, WORK_DIR)),
+        local_dir=_path(read(configuration, STATE_LOCAL_DIR)),
+        ingestion_dir=_path(read(configuration, INGESTION_DIR)),
+        parameters={key: str(configuration.get(key)) for key in configuration.key_set()},
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text).absolute()

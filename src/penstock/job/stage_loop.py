@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock.channel.log import END_OF_INPUT, ChannelLog, Entry, EntryKind
 from penstock.connectors.sink import SinkPublisher
@@ -25,9 +24,8 @@ from penstock.job.manifest import Manifest, add_counts, write_manifest
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
 from penstock.job.sizing import next_size, size_for_consumers
+from penstock.job.stage_state import StageState
 from penstock.job.submitter import MicroBatchLostError, Submitter
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
-from penstock.state.backends.registry import backend_named
 from penstock.task.failure import unpack
 from penstock.task.layout import Layout
 from penstock.task.messages import Acknowledgement, Instruction, SubtaskWork, encode
@@ -53,12 +51,6 @@ class StageParts:
     report: Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
 
 
-@dataclass(slots=True)
-class _Folding:
-    thread: threading.Thread
-    bases: list[FileRef | None] = field(default_factory=list)
-
-
 class _Stopped(Exception):
     """A micro-batch was cut off because the job ends."""
 
@@ -74,10 +66,7 @@ class StageLoop:
         """Per output, how many records were lately made out of one."""
         self._batch = 0
         self._winners: list[str | None] = [None] * parts.stage.parallelism
-        self._keyed = parts.stage.head.kind.is_keyed and not parts.settings.batch_mode
-        self._states = [StateRef(version=0)] * parts.stage.parallelism if self._keyed else []
-        self._backend = backend_named(parts.settings.backend, parts.stage.head.name)
-        self._folding: _Folding | None = None
+        self._state = StageState(parts.stage, parts.layout, parts.settings, parts.submitter)
         self._warned: set[str] = set()
 
     def run(self) -> None:
@@ -95,8 +84,7 @@ class StageLoop:
                 logger.debug("stage %s failed", self._stage.name, exc_info=True)
             self._parts.submitter.cancel()
         finally:
-            if self._folding is not None:
-                self._folding.thread.join()
+            self._state.close()
             self._parts.input.close()
 
     def _next(self) -> Taken | None:
@@ -126,7 +114,7 @@ class StageLoop:
         if taken.is_empty and not (taken.end_of_input and self._wants_close()):
             self._consume(taken, 0)
             return
-        self._take_folded()
+        self._state.take_folded()
         self._batch += 1
         started = time.time()
         acks, try_number = self._run_tries(taken)
@@ -169,7 +157,7 @@ class StageLoop:
             SubtaskWork(
                 ranges=w.ranges,
                 segments=w.segments,
-                state=self._states[i] if self._states else None,
+                state=self._state.ref(i),
                 previous=self._winners[i],
             )
             for i, w in enumerate(taken.work)
@@ -197,10 +185,7 @@ class StageLoop:
             int(channel): [o.segment for a in acks for o in a.outputs if o.channel == channel]
             for channel in parts.outputs
         }
-        states = [
-            self._backend.publish(ref, self._batch, ack.state)
-            for ref, ack in zip(self._states, acks, strict=bool(self._states))
-        ]
+        states = self._state.after(self._batch, acks)
         counters: dict[str, dict[str, int]] = {}
         for ack in acks:
             add_counts(counters, ack.counters)
@@ -220,7 +205,7 @@ class StageLoop:
         write_manifest(parts.layout.manifest(self._stage.id, self._batch), manifest)
         too_old = parts.layout.manifest(self._stage.id, self._batch - MANIFESTS_KEPT)
         too_old.unlink(missing_ok=True)
-        self._states = states
+        self._state.accept(states)
         self._winners = [a.name for a in acks]
         for channel, log in parts.outputs.items():
             if segments[channel]:
@@ -258,7 +243,7 @@ class StageLoop:
         )
         self._warn_of_changed_fields(acks)
         if not taken.end_of_input:
-            self._start_folding()
+            self._state.start_folding(self._batch)
 
     def _consume(self, taken: Taken, records: int) -> None:
         for channel, entry in self._parts.input.published(taken, records):
@@ -296,45 +281,3 @@ class StageLoop:
                         step,
                         ", ".join(sorted(names)),
                     )
-
-    def _place(self, subtask: int) -> StatePlace:
-        uid, layout = self._stage.head.uid, self._parts.layout
-        return StatePlace(layout.state(uid, subtask), layout.local_state(uid, subtask))
-
-    def _start_folding(self) -> None:
-        limit = self._parts.settings.compact_after_deltas
-        if self._folding is not None or all(len(r.deltas) < limit for r in self._states):
-            return
-        work = [
-            (
-                self._place(i),
-                ref,
-                StagedName(self._parts.layout.attempt, self._batch, 0, i, 0),
-            )
-            for i, ref in enumerate(self._states)
-        ]
-        folding = _Folding(threading.Thread(daemon=True))
-        folding.thread = threading.Thread(
-            target=self._fold, args=(folding, work), name=f"fold-{self._stage.id}", daemon=True
-        )
-        self._folding = folding
-        folding.thread.start()
-
-    def _fold(self, folding: _Folding, work: list[tuple[StatePlace, StateRef, StagedName]]) -> None:
-        try:
-            folding.bases = self._parts.submitter.fold(self._stage.id, work)
-        except Exception as error:
-            # The deltas are all still there: folding again later is as good.
-            logger.warning("stage %r: folding its state failed: %s", self._stage.name, error)
-
-    def _take_folded(self) -> None:
-        """Change over to new bases, between micro-batches: no task reads the old files now."""
-        folding = self._folding
-        if folding is None or folding.thread.is_alive():
-            return
-        self._folding = None
-        for subtask, base in enumerate(folding.bases):
-            if base is not None:
-                ref = self._backend.rebase(self._states[subtask], base)
-                self._states[subtask] = ref
-                self._backend.drop(self._place(subtask), ref)
