@@ -352,6 +352,18 @@ class MissingPathError(ConnectorError):
         return f"path {self.path!r} does not exist"
 
 
+class UnwritablePathError(ConnectorError):
+    """A sink cannot write below the path it was given."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot write below {self.path!r}: {self.reason}"
+
+
 class ChangedFileError(ConnectorError):
     """A file that is being read has become shorter."""
 

@@ -29,7 +29,10 @@ def main() -> None:
 @click.option("--mermaid", "output", flag_value="mermaid", help="Print the plan as a drawing.")
 @click.option("--text", "output", flag_value="text", default="text", hidden=True)
 def explain(job: Path, args: tuple[str, ...], output: str) -> None:
-    """Show stages, channels, chains and parallelism of JOB without running it."""
+    """Show stages, channels, chains and parallelism of JOB without running its jobs.
+
+    The program itself runs, up to and beyond each execute(), which only takes note of the plan.
+    """
     plans = plans_of(job, args)
     if not plans:
         msg = f"{job} executes no job: it never calls execute()"

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.errors import InvalidJobError
+
 __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
@@ -25,6 +27,7 @@ __all__ = [
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
+    "check_type",
     "is_immutable",
 ]
 
@@ -33,6 +36,15 @@ class TypeInformation:
     """The declared type of a value."""
 
     __slots__ = ()
+
+
+def check_type(what: str, type_info: object) -> None:
+    """Refuse what is neither a type nor None, where it is given and not where it is used."""
+    if type_info is None or isinstance(type_info, TypeInformation):
+        return
+    forgotten = "; did you forget the parentheses?" if callable(type_info) else ""
+    message = f"{what} must be a type such as Types.STRING(); got {type_info!r}{forgotten}"
+    raise InvalidJobError(message)
 
 
 class BasicType(Enum):

@@ -21,6 +21,7 @@ from penstock.connectors.sink import (
     SinkWriter,
     WriterContext,
 )
+from penstock.errors import UnwritablePathError
 
 __all__ = ["FileSink", "OutputFileConfig"]
 
@@ -116,6 +117,11 @@ class FileSink(Sink):
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         settings, config = self._settings, self._settings.output_file_config
+        try:
+            settings.base_path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UnwritablePathError(str(settings.base_path), reason) from error
         names = PartNames(settings.base_path, config.part_prefix, config.part_suffix)
         staging = self._staging / context.work_dir.name
         return PartFilePublisher(names, settings.rolling_policy, staging)

@@ -22,7 +22,7 @@ from penstock.connectors.source import (
     SourceEnumerator,
     SplitRange,
 )
-from penstock.errors import CorruptIngestionLogError, SocketConnectionError
+from penstock.errors import CorruptIngestionLogError, InvalidJobError, SocketConnectionError
 
 __all__ = ["SocketSource"]
 
@@ -43,6 +43,9 @@ class SocketSource(Source):
     """
 
     def __init__(self, host: str, port: int) -> None:
+        if not isinstance(port, int) or not 0 < port < 65536:
+            message = f"a port is a whole number from 1 to 65535; got {port!r}"
+            raise InvalidJobError(message)
         self._host = host
         self._port = port
 

@@ -1,5 +1,7 @@
 """The DataStream API: PyFlink's names and meaning, run on Spark."""
 
+from typing import NoReturn
+
 from penstock.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.functions import (
@@ -13,6 +15,7 @@ from penstock.datastream.functions import (
     ReduceFunction,
     RuntimeContext,
 )
+from penstock.datastream.not_yet import NAMES, not_yet
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
@@ -31,3 +34,11 @@ __all__ = [
     "RuntimeExecutionMode",
     "StreamExecutionEnvironment",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    # An ImportError, because `from penstock.datastream import ...` hides any other message.
+    if name in NAMES:
+        raise ImportError(not_yet(name))
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from penstock.common.typeinfo import TypeInformation, Types
+from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.sink import Sink
@@ -18,6 +18,7 @@ from penstock.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
+from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import (
@@ -38,7 +39,7 @@ __all__ = ["DataStream", "DataStreamSink", "KeyedStream"]
 Function = Any
 
 
-class _Step:
+class _Step(AsksForPyFlink):
     """Settings shared by streams and sinks: they all belong to one transformation."""
 
     def __init__(self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...]) -> None:
@@ -168,6 +169,7 @@ class DataStream(_Step):
     ) -> KeyedStream:
         """Bring records of the same key together, in order, with the key's state."""
         _check(key_selector, KeySelector, "key_by")
+        check_type("key_type", key_type)
         partitioning = Partitioning(Exchange.HASH, key_selector, key_type)
         return KeyedStream(self._env, self._dealt_out(partitioning), self)
 
@@ -269,6 +271,7 @@ class DataStream(_Step):
     def _then(
         self, kind: OperatorKind, name: str, func: Function, output_type: TypeInformation | None
     ) -> DataStream:
+        check_type("output_type", output_type)
         transformation = Transformation(kind, name, func, self._upstreams, output_type)
         return DataStream(self._env, (Upstream(transformation),))
 
@@ -362,6 +365,9 @@ def at_least_one(what: str, number: int) -> int:
 
 
 def _check(func: Any, kind: type, method: str) -> None:
+    if isinstance(func, type) and issubclass(func, kind):
+        message = f"{method}() needs an instance; got the class: did you mean {func.__name__}()?"
+        raise InvalidJobError(message)
     if not isinstance(func, kind) and not callable(func):
         message = f"{method}() needs a {kind.__name__} or a callable; got {func!r}"
         raise InvalidJobError(message)

@@ -17,6 +17,7 @@ from penstock.common.typeinfo import (
     PrimitiveArrayTypeInfo,
     TypeInformation,
     Types,
+    check_type,
 )
 from penstock.datastream.state_ttl import StateTtlConfig
 
@@ -385,4 +386,5 @@ class RawStateDescriptor(StateDescriptor):
 
 
 def _or_pickled(type_info: TypeInformation | None) -> TypeInformation:
+    check_type("the type of a state", type_info)
     return PickledBytesTypeInfo() if type_info is None else type_info

@@ -22,7 +22,7 @@ from penstock.common.known_options import (
     RUNTIME_MODE,
     validate,
 )
-from penstock.common.typeinfo import TypeInformation
+from penstock.common.typeinfo import TypeInformation, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.collection import CollectionSource
@@ -31,6 +31,7 @@ from penstock.connectors.source import Boundedness, Source
 from penstock.datastream.collecting import CloseableIterator, Received
 from penstock.datastream.data_stream import DataStream, at_least_one
 from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.errors import InvalidJobError
 from penstock.graph.job_graph import GraphSettings, build_job_graph
 from penstock.graph.plan import Plan, plan_job
@@ -61,7 +62,7 @@ def plans_instead_of_runs(take: Callable[[Plan], None]) -> Iterator[None]:
         _explaining.reset(token)
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(AsksForPyFlink):
     """Builds programs and runs them on Spark."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -136,6 +137,7 @@ class StreamExecutionEnvironment:
         self, collection: Iterable[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
         """Make a stream of a collection's elements; read in one subtask."""
+        check_type("type_info", type_info)
         return self._source("Collection Source", CollectionSource(collection, type_info))
 
     def from_source(
@@ -223,6 +225,7 @@ class StreamExecutionEnvironment:
     def _source(
         self, name: str, source: Source, type_info: TypeInformation | None = None
     ) -> DataStream:
+        check_type("type_info", type_info)
         transformation = Transformation(
             OperatorKind.SOURCE,
             name,

@@ -55,7 +55,7 @@ class JobRun:
         self._counters: dict[str, dict[str, int]] = {}
         self._publishers: list[SinkPublisher] = []
         self._threads: list[threading.Thread] = []
-        self._cancelled = False
+        self.cancelled = False
         self._ended = threading.Event()
         self.started = time.time()
         self.state = JobState.RUNNING
@@ -99,7 +99,7 @@ class JobRun:
 
     def cancel(self) -> None:
         """End between micro-batches: what is running is still published."""
-        self._cancelled = True
+        self.cancelled = True
         self._board.stop()
 
     def kill(self) -> None:
@@ -183,7 +183,7 @@ class JobRun:
         if self._board.failure is not None:
             self.state = JobState.FAILED
         else:
-            self.state = JobState.CANCELED if self._cancelled else JobState.FINISHED
+            self.state = JobState.CANCELED if self.cancelled else JobState.FINISHED
         shutil.rmtree(self._layout.root, ignore_errors=True)
         shutil.rmtree(self._layout.local, ignore_errors=True)
         self._ended.set()

@@ -94,6 +94,8 @@ class LaunchedJob:
         self._future: Future[JobExecutionResult] = Future()
         self._listeners: list[Callable[[], None]] = []
         self._ended = threading.Event()
+        self._is_awaited = False
+        """Whether somebody is going to be told of a failure by an exception."""
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -110,6 +112,7 @@ class LaunchedJob:
 
     def run_to_the_end(self) -> JobExecutionResult:
         """Wait in the main program; Ctrl-C ends the job between micro-batches."""
+        self._is_awaited = True
         with Interrupts(self) as interrupts:
             while not self._ended.wait(0.2):
                 pass
@@ -122,7 +125,9 @@ class LaunchedJob:
 
     def status(self) -> JobStatus:
         """Return where the job stands."""
-        return _STATUS[self._run.state]
+        status = _STATUS[self._run.state]
+        ending = status is JobStatus.RUNNING and self._run.cancelled
+        return JobStatus.CANCELLING if ending else status
 
     def cancel(self) -> None:
         """End the job between micro-batches."""
@@ -134,6 +139,7 @@ class LaunchedJob:
 
     def result(self) -> Future[JobExecutionResult]:
         """Return the job's end."""
+        self._is_awaited = True
         return self._future
 
     def wait_for_end(self, seconds: float) -> bool:
@@ -147,7 +153,8 @@ class LaunchedJob:
             raise self._run.failure
 
     def when_ended(self, listener: Callable[[], None]) -> None:
-        """Call `listener` once the job has ended, however it ended."""
+        """Call `listener` once the job has ended, however it ended; it asks for failures."""
+        self._is_awaited = True
         with self._lock:
             if not self._ended.is_set():
                 self._listeners.append(listener)
@@ -172,6 +179,8 @@ class LaunchedJob:
         self._run.wait()
         failure = self._run.failure
         self._clean_up(keep_connectors=failure is not None)
+        if failure is not None and not self._is_awaited:
+            logger.error("job %r failed: %s", self._plan.job_name, failure)
         if failure is not None:
             self._future.set_exception(failure)
         elif self._run.state is JobState.CANCELED:

@@ -93,6 +93,9 @@ def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     if conf.get("spark.speculation", "false") == "true":
         message = "the existing SparkSession has spark.speculation=true; penstock needs it off"
         raise ConfigurationError(message)
+    if conf.get("spark.master", "").startswith("local"):
+        # The session may have been made for another Python, which need not know penstock.
+        session.sparkContext.pythonExec = sys.executable
     ignored = [k for k, v in settings.items() if conf.get(k) != v]
     if ignored:
         logger.warning(
@@ -104,7 +107,7 @@ def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
             logger.warning(
                 "the existing SparkSession has %s=%s where penstock wants %s: %s",
                 key,
-                conf.get(key),
+                conf.get(key, "unset"),
                 wanted,
                 _WHY[key],
             )

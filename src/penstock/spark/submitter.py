@@ -175,7 +175,7 @@ def _by_subtask(rows: Sequence[bytes], expected: int, path: str) -> list[Acknowl
 
 
 _PYTHON_TRACEBACK = re.compile(
-    r"Traceback \(most recent call last\):\n(?P<frames>.*?)\n\s*(?:at |Driver stacktrace)",
+    r"Traceback \(most recent call last\):\n(?P<frames>.*?)(?:\n\s*(?:at |Driver stacktrace)|\Z)",
     re.DOTALL,
 )
 
@@ -184,8 +184,9 @@ def first_cause(report: str) -> str:
     """Return why, out of Spark's report of a failed job, without its stack traces."""
     traceback = _PYTHON_TRACEBACK.search(report)
     if traceback is not None:
-        lines = [line for line in traceback["frames"].splitlines() if line.strip()]
-        return lines[-1].strip()
+        said = [line for line in traceback["frames"].splitlines() if re.match(r"[A-Za-z]", line)]
+        if said:
+            return said[-1].strip()
     for line in report.splitlines():
         if "Python worker" in line or "ExecutorLost" in line or "Lost task" in line:
             return line.strip()

@@ -22,7 +22,7 @@ from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.state.fitting import Fit, fit_for
 from penstock.task.context import RecordContext
-from penstock.task.failure import StepFailed, copy_for_later, fail
+from penstock.task.failure import StepFailed, copy_for_later, fail, not_iterable
 from penstock.task.operators import callable_of
 
 Push = Callable[[Any], None]
@@ -74,7 +74,7 @@ def map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
     def push(record: Any) -> None:
         try:
             result = function(record)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             fail(step, record, error)
         out(result)
 
@@ -87,7 +87,7 @@ def filter_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
     def push(record: Any) -> None:
         try:
             keep = function(record)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             fail(step, record, error)
         if keep:
             out(record)
@@ -99,6 +99,7 @@ def flat_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
     """Return a step that replaces each record by any number of others."""
 
     def push(record: Any) -> None:
+        results = None
         try:
             results = function(record)
             if results is not None:
@@ -106,8 +107,8 @@ def flat_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
                     out(result)
         except StepFailed:
             raise
-        except Exception as error:
-            fail(step, record, error)
+        except (Exception, SystemExit) as error:
+            fail(step, record, not_iterable(error, results))
 
     return push
 
@@ -122,6 +123,7 @@ def process_step(
     process = function.process_element
 
     def push(record: Any) -> None:
+        results = None
         try:
             results = process(record, context)
             if results is not None:
@@ -129,8 +131,8 @@ def process_step(
                     out(result)
         except StepFailed:
             raise
-        except Exception as error:
-            fail(step, record, error)
+        except (Exception, SystemExit) as error:
+            fail(step, record, not_iterable(error, results))
 
     return push
 
@@ -139,7 +141,7 @@ def _sink(step: str, write: Push, fit: Fit | None) -> Push:
     def push(record: Any) -> None:
         try:
             write(record)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             fail(step, record, error)
 
     def push_checked(record: Any) -> None:
@@ -147,7 +149,7 @@ def _sink(step: str, write: Push, fit: Fit | None) -> Push:
             if not exact(record):
                 normal(record, "")
             write(record)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             fail(step, record, error)
 
     if fit is None:

@@ -171,7 +171,7 @@ class KeyEmitter(Emitter):
         keys: list[Any] = []
         try:
             keys.extend(map(self._select, records))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             fail(_KEY_BY, records[len(keys)], error)
         return keys
 

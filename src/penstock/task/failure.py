@@ -22,7 +22,7 @@ class StepFailed(Exception):
         self.error = error
 
 
-def fail(step: str, record: Any, error: Exception) -> NoReturn:
+def fail(step: str, record: Any, error: BaseException) -> NoReturn:
     """Raise `error` again as the failure of `step` on `record`."""
     if isinstance(error, StepFailed):
         raise error
@@ -35,7 +35,15 @@ def fail(step: str, record: Any, error: Exception) -> NoReturn:
     ) from error
 
 
-def fail_outside_records(step: str, method: str, error: Exception) -> NoReturn:
+def not_iterable(error: BaseException, results: Any) -> BaseException:
+    """Return a better error where a function returned something that cannot be gone through."""
+    if not isinstance(error, TypeError) or results is None or hasattr(results, "__iter__"):
+        return error
+    message = f"the function must return an iterable or None; it returned {results!r}"
+    return TypeError(message)
+
+
+def fail_outside_records(step: str, method: str, error: BaseException) -> NoReturn:
     """Raise `error` again as the failure of a function's `open` or `close`."""
     if isinstance(error, PenstockError):
         if getattr(error, "step", None):
@@ -46,7 +54,9 @@ def fail_outside_records(step: str, method: str, error: Exception) -> NoReturn:
     ) from error
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return "it called exit(): raise an exception instead"
     return "".join(traceback.format_exception_only(error)).strip()
 
 

@@ -27,7 +27,7 @@ from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec, decode_plain_texts
 from penstock.task.chain import Push, filter_step, flat_map_step, map_step
 from penstock.task.context import KeyedRecordContext
-from penstock.task.failure import StepFailed, fail
+from penstock.task.failure import StepFailed, fail, not_iterable
 from penstock.task.keys import key_group_of, merge_dictionaries
 from penstock.task.operators import callable_of
 
@@ -140,7 +140,7 @@ class KeyedHead:
     def _process(self, pairs: Iterable[tuple[int, Any]]) -> None:
         process = self._node.function.process_element
         context, states, out = KeyedRecordContext(self._states), self._states, self._out
-        value: Any = None
+        value = results = None
         try:
             for states.current, value in pairs:
                 results = process(value, context)
@@ -149,8 +149,8 @@ class KeyedHead:
                         out(result)
         except StepFailed:
             raise
-        except Exception as error:
-            fail(self._node.name, value, error)
+        except (Exception, SystemExit) as error:
+            fail(self._node.name, value, not_iterable(error, results))
 
     def _step(self) -> Push:
         name, out = self._node.name, self._out
@@ -175,7 +175,7 @@ class KeyedHead:
             try:
                 state.add(value)
                 result = state.get()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 fail(name, value, error)
             out(result)
 
@@ -200,5 +200,5 @@ class KeyedHead:
                 out(state.get())
         except StepFailed:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             fail(self._node.name, value, error)

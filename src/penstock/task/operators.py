@@ -62,14 +62,14 @@ class Operators:
             if isinstance(function, Function):
                 try:
                     function.open(self._contexts[node.uid])
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     fail_outside_records(node.name, "open()", error)
                 self._opened[node.uid] = _seen(function)
         for channel, selector in self._selectors:
             if isinstance(selector, Function):
                 try:
                     selector.open(self._contexts_of(channel))
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     fail_outside_records("key_by", "open()", error)
 
     def close(self) -> None:
@@ -78,13 +78,13 @@ class Operators:
             if isinstance(function, Function):
                 try:
                     function.close()
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     fail_outside_records(node.name, "close()", error)
         for _, selector in self._selectors:
             if isinstance(selector, Function):
                 try:
                     selector.close()
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     fail_outside_records("key_by", "close()", error)
 
     def take_counters(self) -> dict[str, dict[str, int]]:

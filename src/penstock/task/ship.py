@@ -39,6 +39,9 @@ def _explain(task: StageTask, error: Exception) -> Exception:
 def _culprit(function: Any, depth: int = 0) -> tuple[str, str] | None:
     """Return the innermost captured object that cannot be pickled, and why."""
     for name, value in _captured(function):
+        if type(value).__module__.split(".")[0] == "pyspark":
+            kind = type(value).__name__
+            return f"{name!r}, a {kind}", "it exists only in the driver"
         reason = _reason(value)
         if reason is not None:
             deeper = _culprit(value, depth + 1) if depth < 5 else None

@@ -20,7 +20,7 @@ from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
 from penstock.datastream.functions import KeySelector
-from penstock.errors import PenstockError, StepError
+from penstock.errors import PenstockError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
@@ -102,9 +102,6 @@ def run_subtask(
         return Acknowledgement(who.subtask, str(staged), failure=pack(failed.error))
     except PenstockError as error:
         return Acknowledgement(who.subtask, str(staged), failure=pack(error))
-    except SystemExit:
-        exited = StepError("a function", "(unknown)", "it called exit(): raise an exception")
-        return Acknowledgement(who.subtask, str(staged), failure=pack(exited))
 
 
 class _Run:

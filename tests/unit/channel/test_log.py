@@ -76,3 +76,8 @@ def test_more_than_the_limit_is_taken_only_as_a_first_entry(rows: list[int], lim
     assert (count > 0) == bool(entries)
     assert count <= 1 or sum(rows[:count]) <= limit
     assert count == len(rows) or sum(rows[: count + 1]) > limit
+
+
+def test_a_limit_on_entries_holds_back_data_but_not_the_end_of_input() -> None:
+    assert entries_to_take([data(1), data(1), END_OF_INPUT], 10, most=1) == 1
+    assert entries_to_take([data(1), END_OF_INPUT], 10, most=1) == 2

@@ -19,6 +19,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "LostStagedFileError": ("/a", 3, 2),
     "MicroBatchFailedError": ("stage", 7, 3, "why"),
     "MissingPathError": ("/a",),
+    "UnwritablePathError": ("/a", "Not a directory"),
     "OptionValueError": ("parallelism.default", "many", "an integer"),
     "RuntimeSetupError": ("install Java",),
     "SocketConnectionError": ("host", 1, "refused"),

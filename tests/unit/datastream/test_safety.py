@@ -6,13 +6,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.common import Encoder, Types, WatermarkStrategy
+from penstock.common import Encoder, JobStatus, Types, WatermarkStrategy
 from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from penstock.datastream.connectors.file_system import (
@@ -22,8 +22,9 @@ from penstock.datastream.connectors.file_system import (
     StreamFormat,
 )
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.functions import NullByteKeySelector
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.errors import InvalidJobError, StepError
+from penstock.errors import InvalidJobError, StepError, UserFunctionError
 from penstock.ids import OperatorUid
 from penstock.job.sizing import SizeLimits, next_size
 from penstock.task.layout import file_name
@@ -66,16 +67,14 @@ def slowly(n: int) -> int:
     return n
 
 
-@pytest.mark.parametrize("union", [False, True])
-def test_order_per_key_survives_a_stage_that_only_forwards(union: bool) -> None:
+def test_order_per_key_survives_a_stage_that_only_forwards() -> None:
     env = environment(2)
     # Small batches come faster than the slow step takes them: several wait in its channel.
-    source = DataGeneratorSource(lambda n: n, 300, RateLimiterStrategy.per_second(1000))
+    source = DataGeneratorSource(lambda n: n, 150, RateLimiterStrategy.per_second(1000))
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-    if union:
-        stream = stream.union(numbers(env, 1))
+    stream = stream.union(numbers(env, 1))
     kept = collected(stream.map(slowly).disable_chaining().key_by(lambda n: 0).filter(bool))
-    assert len(kept) == 299
+    assert len(kept) == 149
     assert kept == sorted(kept)
 
 
@@ -144,7 +143,7 @@ def test_settings_on_what_is_no_step_are_refused() -> None:
 
 def test_a_function_that_exits_fails_the_job_with_a_sentence() -> None:
     env = environment()
-    with pytest.raises(StepError, match=r"called exit\(\)"):
+    with pytest.raises(UserFunctionError, match=r"'Map' failed on record 1: it called exit\(\)"):
         collected(env.from_collection([1]).map(lambda n: sys.exit(3)))
 
 
@@ -167,3 +166,49 @@ def test_a_program_that_ends_before_its_job_leaves_nothing_behind(tmp_path: Path
     program = textwrap.dedent(PROGRAM)
     subprocess.run([sys.executable, "-c", program], env=settings, check=True, timeout=60)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda s: s.map(str, output_type=Types.STRING), "did you forget the parentheses"),
+        (lambda s: s.map(str, str), "output_type must be a type"),
+        (lambda s: s.key_by(len, key_type=Types.LONG), "key_type must be a type"),
+        (lambda s: s.process(InOpen), "ProcessFunction"),
+        (lambda s: s.key_by(NullByteKeySelector), "did you mean NullByteKeySelector()"),
+        (lambda s: s._env.from_collection([1], Types.INT), "type_info must be a type"),
+        (lambda s: s._env.socket_text_stream("localhost", 99999), "from 1 to 65535; got 99999"),
+    ],
+)
+def test_a_slip_is_refused_where_it_is_written(build: Callable[[Any], Any], text: str) -> None:
+    with pytest.raises(InvalidJobError) as caught:
+        build(environment().from_collection(["a"]))
+    assert text in str(caught.value)
+
+
+def test_a_flat_map_that_returns_no_iterable_is_told_so() -> None:
+    env = environment()
+    with pytest.raises(UserFunctionError, match="must return an iterable or None; it returned 7"):
+        collected(env.from_collection([7]).flat_map(lambda n: n))
+
+
+def test_a_failed_job_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    env = environment()
+    env.from_collection([0]).map(lambda n: 1 // n).print()
+    client = env.execute_async("bad")
+    while client.get_job_status().result() is JobStatus.RUNNING:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert any("job 'bad' failed: step 'Map'" in message for message in caplog.messages)
+
+
+def test_a_name_that_only_pyflink_has_is_told_apart_from_a_typo() -> None:
+    env: Any = environment()
+    with pytest.raises(AttributeError, match="enable_checkpointing is not in this version"):
+        env.enable_checkpointing(1000)
+    with pytest.raises(AttributeError, match="window is not in this version"):
+        env.from_collection([1]).key_by(str).window(None)
+    with pytest.raises(AttributeError, match="has no attribute 'mapp'"):
+        env.from_collection([1]).mapp(str)
+    with pytest.raises(ImportError, match="OutputTag is not in this version"):
+        exec("from penstock.datastream import OutputTag")

@@ -24,6 +24,16 @@ def test_the_cause_of_a_python_error_is_its_last_line() -> None:
     assert first_cause(DISK_FULL) == "OSError: [Errno 28] No space left on device"
 
 
+def test_a_traceback_at_the_end_of_the_report_is_found_too() -> None:
+    report = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    import penstock
+ModuleNotFoundError: No module named 'penstock'
+"""
+    assert first_cause(report) == "ModuleNotFoundError: No module named 'penstock'"
+
+
 def test_the_cause_of_a_crash_is_the_line_that_says_so() -> None:
     assert first_cause(CRASHED).endswith("Python worker exited unexpectedly (crashed).")
     assert "\n" not in first_cause(CRASHED)

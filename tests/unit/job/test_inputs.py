@@ -1,0 +1,27 @@
+from penstock.channel.log import Bounds, ChannelLog, Entry, EntryKind
+from penstock.channel.segment import Segment, Slice
+from penstock.ids import ChannelId
+from penstock.job.inputs import ChannelInput
+
+CHANNEL = ChannelId(0)
+
+
+def log_of_two_entries() -> ChannelLog:
+    log = ChannelLog(Bounds(1000, 1000))
+    for name in ("first", "second"):
+        piece = [Slice(0, 1, 1, 0)]
+        log.append(Entry(EntryKind.DATA, (Segment(name, 1, [piece, piece]),)))
+    return log
+
+
+def test_a_forward_channel_is_taken_entry_by_entry_to_keep_order_across_subtasks() -> None:
+    taken = ChannelInput({CHANNEL: log_of_two_entries()}, 2, forward=[CHANNEL]).take(100)
+    assert taken is not None
+    assert taken.consumed == {CHANNEL: 1}
+
+
+def test_other_channels_and_single_subtasks_take_all_that_fits() -> None:
+    for parallelism, forward in ((2, []), (1, [CHANNEL])):
+        taken = ChannelInput({CHANNEL: log_of_two_entries()}, parallelism, forward).take(100)
+        assert taken is not None
+        assert taken.consumed == {CHANNEL: 2}
