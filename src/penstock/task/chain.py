@@ -13,9 +13,7 @@ from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
-    KeyedProcessFunction,
     MapFunction,
-    ProcessFunction,
 )
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
@@ -63,7 +61,8 @@ class Chain:
         if node.kind is OperatorKind.FLAT_MAP:
             return flat_map_step(node.name, callable_of(node.function, FlatMapFunction), out)
         if node.kind is OperatorKind.PROCESS:
-            return process_step(node.name, node.function, RecordContext(), out)
+            process, context = node.function.process_element, RecordContext()
+            return flat_map_step(node.name, lambda record: process(record, context), out)
         message = f"{node.kind} cannot stand inside a chain"
         raise AssertionError(message)
 
@@ -102,30 +101,6 @@ def flat_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
         results = None
         try:
             results = function(record)
-            if results is not None:
-                for result in results:
-                    out(result)
-        except StepFailed:
-            raise
-        except (Exception, SystemExit) as error:
-            fail(step, record, not_iterable(error, results))
-
-    return push
-
-
-def process_step(
-    step: str,
-    function: ProcessFunction[Any, Any] | KeyedProcessFunction[Any, Any, Any],
-    context: Any,
-    out: Push,
-) -> Push:
-    """Return a step that runs a process function."""
-    process = function.process_element
-
-    def push(record: Any) -> None:
-        results = None
-        try:
-            results = process(record, context)
             if results is not None:
                 for result in results:
                     out(result)
