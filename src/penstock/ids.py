@@ -13,11 +13,5 @@ StageId = NewType("StageId", int)
 ChannelId = NewType("ChannelId", int)
 """Position of a channel in its plan."""
 
-SubtaskIndex = NewType("SubtaskIndex", int)
-"""Which of a stage's parallel instances, from 0."""
-
 AttemptId = NewType("AttemptId", str)
 """One life of a job: every name an attempt writes carries it."""
-
-BatchNumber = NewType("BatchNumber", int)
-"""Micro-batches of one stage, counted from 1; state version b is what batch b left behind."""

@@ -58,10 +58,6 @@ class JobGraph:
     name: str
     nodes: tuple[Node, ...]
 
-    def node(self, node_id: int) -> Node:
-        """Return the node of that id."""
-        return next(n for n in self.nodes if n.id == node_id)
-
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:

@@ -17,9 +17,7 @@ class Channel:
     producer: StageId
     consumer: StageId
     source_node: int
-    target_node: int
     partitioning: Partitioning
-    producer_parallelism: int
     consumer_parallelism: int
     max_parallelism: int
 
@@ -105,9 +103,7 @@ def plan_job(graph: JobGraph) -> Plan:
             producer=StageId(stage_of[e.source]),
             consumer=StageId(stage_of[e.target]),
             source_node=e.source,
-            target_node=e.target,
             partitioning=_settle(e, nodes),
-            producer_parallelism=nodes[e.source].parallelism,
             consumer_parallelism=nodes[e.target].parallelism,
             max_parallelism=nodes[e.target].max_parallelism,
         )

@@ -60,11 +60,6 @@ class Delta:
     values: list[bytes] = field(default_factory=list)
     deletes: list[bytes] = field(default_factory=list)
 
-    @property
-    def upserts(self) -> list[Entry]:
-        """The puts as pairs."""
-        return list(zip(self.keys, self.values, strict=True))
-
     def __len__(self) -> int:
         return len(self.keys) + len(self.deletes)
 

@@ -106,11 +106,6 @@ def key_of(routed: bytes) -> bytes:
     return routed[start:stop]
 
 
-def routed_length(stored: bytes) -> int:
-    """Return how many of these bytes belong to the routed key they begin with."""
-    return _bounds(stored)[1]
-
-
 def _bounds(routed: bytes) -> tuple[int, int]:
     length = routed[2]
     if length < LONG_KEY:

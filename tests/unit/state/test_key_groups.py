@@ -7,7 +7,6 @@ from penstock.state.key_groups import (
     key_group_range,
     key_of,
     routed_key,
-    routed_length,
     subtask_of,
 )
 from penstock.state.keys import KeyCodec
@@ -58,4 +57,3 @@ def test_a_routed_key_says_where_it_ends(length: int) -> None:
     key = b"k" * length
     stored = routed_key(key, 7) + b"user key"
     assert key_of(stored) == key
-    assert stored[routed_length(stored) :] == b"user key"

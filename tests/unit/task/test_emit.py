@@ -29,7 +29,7 @@ CONSUMERS = 3
 def channel(exchange: Exchange, key_type: TypeInformation | None = None) -> Channel:
     partitioning = Partitioning(exchange, None, key_type)
     stages = StageId(0), StageId(1)
-    return Channel(ChannelId(0), *stages, 1, 2, partitioning, CONSUMERS, CONSUMERS, 12)
+    return Channel(ChannelId(0), *stages, 1, partitioning, CONSUMERS, 12)
 
 
 def dealt(
