@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 # Enough to find what is there to find, few enough for tests that take seconds.
-settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile("quick", max_examples=15, deadline=None)
 settings.load_profile("quick")
 
 

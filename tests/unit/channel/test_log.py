@@ -68,7 +68,7 @@ def test_a_micro_batch_takes_whole_entries_while_they_fit(entries: list[Entry], 
     assert entries_to_take(entries, max_records=10) == taken
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 50), max_size=8), st.integers(1, 60))
 def test_more_than_the_limit_is_taken_only_as_a_first_entry(rows: list[int], limit: int) -> None:
     entries = [data(n) for n in rows]

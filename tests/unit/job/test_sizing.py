@@ -18,7 +18,7 @@ def settled(fixed: float, per_record: float) -> int:
     return size
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(sizes, st.integers(0, 200_000), fixed_costs, seconds)
 def test_sizes_stay_within_their_limits_and_change_in_steps(
     size: int, records: int, fixed: float, work: float
@@ -28,7 +28,7 @@ def test_sizes_stay_within_their_limits_and_change_in_steps(
     assert int(min(size, records) * 0.5) <= after <= size * 4 or after == LIMITS.minimum
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(sizes, seconds)
 def test_a_full_batch_that_was_too_slow_makes_the_next_smaller(size: int, took: float) -> None:
     after = next_size(size, size, took, took, LIMITS)

@@ -42,7 +42,7 @@ def brute_force(keys: list[Any], parallelism: int) -> dict[tuple[int, bytes], li
     return expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(KEYS, st.integers(1, 5))
 def test_a_table_finds_what_encoding_key_by_key_finds(keys: list[Any], parallelism: int) -> None:
     table = KeyTable(keys, KeyCodec(), MAX, parallelism)
