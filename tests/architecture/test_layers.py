@@ -12,7 +12,7 @@ import penstock
 ROOT = Path(penstock.__file__).parent
 
 LAYERS: list[list[str]] = [
-    ["errors", "ids"],
+    ["errors", "ids", "crash_points"],
     ["common"],
     ["datastream.state", "datastream.state_ttl", "datastream.metrics", "datastream.functions"],
     ["state"],
@@ -20,6 +20,9 @@ LAYERS: list[list[str]] = [
     ["graph"],
     ["channel"],
     ["task"],
+    ["checkpoint"],
+    ["savepoint"],
+    ["recovery"],
     ["job"],
     ["spark"],
     ["datastream"],

@@ -6,6 +6,8 @@ from penstock.datastream.data_stream import DataStream, DataStreamSink, KeyedStr
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.functions import (
     AggregateFunction,
+    CheckpointedFunction,
+    CheckpointListener,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -20,6 +22,8 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 
 __all__ = [
     "AggregateFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "DataStream",
     "DataStreamSink",
     "FilterFunction",

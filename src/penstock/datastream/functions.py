@@ -2,7 +2,8 @@
 
 Every function is shipped to tasks by value. `open` is called before the first record a task
 gives it, and again whenever another worker takes the subtask over: plain fields set while
-processing do not survive a micro-batch, keyed state does.
+processing do not survive a micro-batch, keyed state does, and so does what a
+`CheckpointedFunction` puts into its operator state.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.datastream.state import (
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
+    OperatorStateStore,
     RawState,
     RawStateDescriptor,
     ReducingState,
@@ -29,9 +31,13 @@ from penstock.datastream.state import (
 
 __all__ = [
     "AggregateFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStateStore",
@@ -224,3 +230,64 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     @abstractmethod
     def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
         """Return or yield what follows from `value`."""
+
+
+class FunctionInitializationContext(ABC):
+    """What a function is given to find its operator state again."""
+
+    @abstractmethod
+    def is_restored(self) -> bool:
+        """Tell whether there is an earlier version: a checkpoint, or an earlier micro-batch."""
+
+    @abstractmethod
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """Return the store of this subtask's operator state."""
+
+
+class FunctionSnapshotContext(ABC):
+    """What a function is told when its operator state is taken."""
+
+    @abstractmethod
+    def get_checkpoint_id(self) -> int:
+        """Return the checkpoint this version belongs to.
+
+        Between two checkpoints it is the last one that is known, 0 before the first.
+        """
+
+
+class CheckpointedFunction(ABC):
+    """A function with operator state: lists of its own, beside any keyed state.
+
+    Mixed into a function, as in `class Buffer(FlatMapFunction, CheckpointedFunction)`. What
+    `snapshot_state` puts into the lists is part of every version of the job's state, so a
+    buffer kept in `self` survives a change of worker, a failure and a new parallelism.
+    """
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Ask for lists and fill fields from them.
+
+        Called once per instance, before `open` and before any record.
+        """
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Put what has to survive into the lists.
+
+        Called at the end of every micro-batch, not only where a checkpoint is. A task that is
+        tried again calls it again; it must change nothing outside the function.
+        """
+
+
+class CheckpointListener:
+    """A function that wants to hear what became of a checkpoint.
+
+    Mixed into a function. Notices come late and, after a crash, may come twice or not at all;
+    a notice of checkpoint n says that all before n are settled too.
+    """
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Hear that a checkpoint is complete and durable."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Hear that a checkpoint was given up; the next complete one covers its records."""

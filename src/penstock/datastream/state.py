@@ -20,6 +20,7 @@ from penstock.common.typeinfo import (
     check_type,
 )
 from penstock.datastream.state_ttl import StateTtlConfig
+from penstock.errors import InvalidJobError
 
 __all__ = [
     "AggregatingState",
@@ -271,8 +272,17 @@ class OperatorStateStore(ABC):
     """Gives a function the states that belong to its operator, not to a key."""
 
     @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return this subtask's list; another parallelism deals the elements out anew."""
+
+    @abstractmethod
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list that, on a restore, holds the elements of all subtasks."""
+
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """Return the broadcast state a descriptor names."""
+        """Return the broadcast state a descriptor names; not in this version."""
+        message = "broadcast state is not in this version of penstock; docs/pyflink.md says what is"
+        raise InvalidJobError(message)
 
 
 class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no state of no kind
