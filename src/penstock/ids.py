@@ -15,3 +15,15 @@ ChannelId = NewType("ChannelId", int)
 
 AttemptId = NewType("AttemptId", str)
 """One life of a job: every name an attempt writes carries it."""
+
+CheckpointId = NewType("CheckpointId", int)
+"""Number of a checkpoint or savepoint; never repeats in a job's life."""
+
+JobKey = NewType("JobKey", str)
+"""Name of a job's directory: what it is called across runs."""
+
+CheckpointId = NewType("CheckpointId", int)
+"""Number of a checkpoint or savepoint; never given twice in a job's life, through all attempts."""
+
+JobKey = NewType("JobKey", str)
+"""Name of a job's directory; the same for all attempts of the job."""
