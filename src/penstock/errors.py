@@ -341,6 +341,34 @@ class StateTooLargeError(PenstockError):
         )
 
 
+class OperatorStateTooLargeError(StateTooLargeError):
+    """A list of operator state is too large to travel with every micro-batch."""
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step!r}: operator state {self.state!r} takes {self.size} bytes, more than "
+            f"the {self.limit} that may travel with every micro-batch; keep what grows in keyed "
+            "state, behind a key_by()"
+        )
+
+
+class OperatorStateTypeMismatchError(TypeMismatchError):
+    """An element put into operator state does not fit the type its descriptor declares."""
+
+    def __init__(self, step: str, state: str, path: str, value: object, type_info: object) -> None:
+        super().__init__(path, value, type_info)
+        self.step = step
+        self.state = state
+        self.args = (step, state, path, self.shown, type_info)
+
+    def __str__(self) -> str:
+        where = f", field {self.path!r}" if self.path else ""
+        return (
+            f"step {self.step!r}, operator state {self.state!r}: an element{where} does not fit "
+            f"its declared type {self.type_info!r}; got {self.shown}"
+        )
+
+
 class MissingPathError(ConnectorError):
     """A path to read from does not exist."""
 

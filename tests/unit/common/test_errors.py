@@ -20,6 +20,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "MicroBatchFailedError": ("stage", 7, 3, "why"),
     "MissingPathError": ("/a",),
     "UnwritablePathError": ("/a", "Not a directory"),
+    "OperatorStateTooLargeError": ("step", "state", 10, 5),
+    "OperatorStateTypeMismatchError": ("step", "state", "f1", lambda: None, Types.INT()),
     "OptionValueError": ("parallelism.default", "many", "an integer"),
     "RuntimeSetupError": ("install Java",),
     "SocketConnectionError": ("host", 1, "refused"),
