@@ -312,6 +312,40 @@ class StateDeclaredTwiceError(PenstockError):
         )
 
 
+class StateTypeChangedError(PenstockError):
+    """A state is declared with a type that what is stored of it cannot become."""
+
+    def __init__(self, step: str, state: str, stored: str, declared: str, reason: str) -> None:
+        super().__init__(step, state, stored, declared, reason)
+        self.step = step
+        self.state = state
+        self.stored = stored
+        self.declared = declared
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step!r}: state {self.state!r} is stored as {self.stored} and now declared "
+            f"as {self.declared}: {self.reason}; declare the stored type again, or give the new "
+            "state another name and fill it from the old one"
+        )
+
+
+class NotASavepointError(PenstockError):
+    """A path was given as that of a savepoint, and it is none."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is no savepoint: {self.reason}; it was left as it is: give the "
+            "directory that holds a savepoint's _metadata"
+        )
+
+
 class CorruptStateError(PenstockError):
     """A state file is damaged, cut short or not the one that was written."""
 
@@ -460,3 +494,103 @@ class LockedIngestionLogError(ConnectorError):
 
     def __str__(self) -> str:
         return f"ingestion log {self.path} is in use; stop the job that writes it first"
+
+
+class FencedError(PenstockError):
+    """Another driver has taken over the job; this one must write nothing more."""
+
+    def __init__(self, job: str, attempt: str, by_attempt: str) -> None:
+        super().__init__(job, attempt, by_attempt)
+        self.job = job
+        self.attempt = attempt
+        self.by_attempt = by_attempt
+
+    def __str__(self) -> str:
+        if self.attempt == self.by_attempt:
+            what = f"another driver was first to start attempt {self.attempt}"
+        else:
+            what = f"another driver took over with attempt {self.by_attempt}"
+        return (
+            f"job {self.job!r}: {what}, so this driver (attempt {self.attempt}) stops; "
+            "nothing is lost: the other one goes on from the last checkpoint"
+        )
+
+
+class CorruptJournalError(PenstockError):
+    """An entry of a job's journal is missing or damaged in a way no crash can explain."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"journal entry {self.path} cannot be used: {self.reason}; put back a good copy, or "
+            "start the job under another id from one of its checkpoints or savepoints"
+        )
+
+
+class CorruptMetadataError(PenstockError):
+    """The metadata of a checkpoint or savepoint is damaged, cut short, or no such file."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"checkpoint metadata {self.path} cannot be used: {self.reason}; "
+            "put back a good copy, or restore from another checkpoint or savepoint"
+        )
+
+
+class UnknownJobError(PenstockError):
+    """A directory of checkpoints holds no job of this name or id."""
+
+    def __init__(self, directory: str, wanted: str, known: tuple[str, ...]) -> None:
+        super().__init__(directory, wanted, known)
+        self.directory = directory
+        self.wanted = wanted
+        self.known = known
+
+    def __str__(self) -> str:
+        there = f"it has {', '.join(self.known)}" if self.known else "it has none at all"
+        return (
+            f"no job {self.wanted!r} in {self.directory}: {there}; "
+            "give one of these, or the checkpoint directory the job runs with"
+        )
+
+
+class AmbiguousJobError(PenstockError):
+    """A name fits several jobs."""
+
+    def __init__(self, directory: str, wanted: str, fitting: tuple[str, ...]) -> None:
+        super().__init__(directory, wanted, fitting)
+        self.directory = directory
+        self.wanted = wanted
+        self.fitting = fitting
+
+    def __str__(self) -> str:
+        return (
+            f"several jobs in {self.directory} are named {self.wanted!r}; "
+            f"give the id of one: {', '.join(self.fitting)}"
+        )
+
+
+class JobAlreadyRunningError(PenstockError):
+    """Another driver runs the job right now."""
+
+    def __init__(self, job: str, host: str, pid: int, since: str) -> None:
+        super().__init__(job, host, pid, since)
+        self.job = job
+        self.host = host
+        self.pid = pid
+        self.since = since
+
+    def __str__(self) -> str:
+        return (
+            f"job {self.job!r} already runs: process {self.pid} on {self.host} was heard of at "
+            f"{self.since}; cancel or stop it first, or run this program under another job id"
+        )

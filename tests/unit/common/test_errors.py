@@ -8,6 +8,12 @@ from penstock.common import Types
 from penstock.errors import Called, PenstockError, TypeMismatchError, UserFunctionError
 
 EXAMPLES: dict[str, tuple[object, ...]] = {
+    "AmbiguousJobError": ("/jobs", "count", ("count-1", "count-2")),
+    "CorruptJournalError": ("/jobs/count/journal/000000000001", "why"),
+    "CorruptMetadataError": ("/a", "why"),
+    "FencedError": ("count", "a1", "a2"),
+    "JobAlreadyRunningError": ("count", "host", 7, "12:00:00"),
+    "UnknownJobError": ("/jobs", "count", ("other",)),
     "ChangedFileError": ("/a", 3, 2),
     "CorruptIngestionLogError": ("/a", 7, "why"),
     "CorruptSegmentError": ("/a", "why"),
@@ -22,11 +28,13 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "UnwritablePathError": ("/a", "Not a directory"),
     "OperatorStateTooLargeError": ("step", "state", 10, 5),
     "OperatorStateTypeMismatchError": ("step", "state", "f1", lambda: None, Types.INT()),
+    "NotASavepointError": ("/a", "why"),
     "OptionValueError": ("parallelism.default", "many", "an integer"),
     "RuntimeSetupError": ("install Java",),
     "SocketConnectionError": ("host", 1, "refused"),
     "StateDeclaredTwiceError": ("step", "state", "value of Integer", "list of String"),
     "StateTooLargeError": ("step", "state", 10, 5),
+    "StateTypeChangedError": ("step", "state", "value state of LONG", "value state of INT", "why"),
     "StateTypeMismatchError": ("step", "state", ("key", 1), "f1", lambda: None, Types.INT()),
     "StepError": ("step", lambda: None, "why"),
     "TextDecodingError": ("/a", 7, "utf-8", "why"),
