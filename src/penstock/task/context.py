@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
+from penstock.datastream.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    ProcessFunction,
+    RuntimeContext,
+)
 from penstock.datastream.metrics import MetricGroup
 from penstock.datastream.state import (
     AggregatingState,
@@ -24,6 +30,7 @@ from penstock.datastream.state import (
 )
 from penstock.errors import InvalidJobError
 from penstock.state.keyed import KeyedStates
+from penstock.state.operator_state import OperatorStates
 
 NO_TIMESTAMP = -(2**63)
 
@@ -116,6 +123,33 @@ class TaskRuntimeContext(RuntimeContext):
             )
             raise InvalidJobError(message)
         return self._states
+
+
+class InitializationContext(FunctionInitializationContext):
+    """The operator state a new instance of a function starts from."""
+
+    def __init__(self, states: OperatorStates, restored: bool) -> None:
+        self._states = states
+        self._restored = restored
+
+    def is_restored(self) -> bool:
+        """Tell whether there is an earlier version, or the job was restored."""
+        return self._restored
+
+    def get_operator_state_store(self) -> OperatorStates:
+        """Return the store of this subtask's operator state."""
+        return self._states
+
+
+class SnapshotContext(FunctionSnapshotContext):
+    """What a function is told at the end of a micro-batch."""
+
+    def __init__(self, checkpoint_id: int) -> None:
+        self._checkpoint_id = checkpoint_id
+
+    def get_checkpoint_id(self) -> int:
+        """Return the first checkpoint that this version can be part of."""
+        return self._checkpoint_id
 
 
 class RecordContext(ProcessFunction.Context):

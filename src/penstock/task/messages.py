@@ -6,11 +6,13 @@ acknowledgement is a task's only result, and names everything the task staged.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from penstock.channel.segment import Segment, Slice
 from penstock.connectors.source import SplitRange
-from penstock.state.backends.base import FileRef, StateRef
+from penstock.state.backends.base import FileRef, LocalSnapshot, StateRef
 
 
 class SegmentRead(msgspec.Struct, frozen=True, array_like=True):
@@ -30,6 +32,24 @@ class SubtaskWork(msgspec.Struct, frozen=True):
     state: StateRef | None = None
     previous: str | None = None
     """The task attempt that won the micro-batch before: its live functions may be reused."""
+    operator_state: dict[str, bytes] = {}
+    """By operator uid, the version the micro-batch before left; nothing in a job's first."""
+    restored: bool = False
+    """Whether the job goes on from a checkpoint, also for an operator that has nothing in it."""
+
+
+class NoticeKind(StrEnum):
+    """What became of a checkpoint."""
+
+    COMPLETE = "complete"
+    ABORTED = "aborted"
+
+
+class Notice(msgspec.Struct, frozen=True, array_like=True):
+    """Tells functions what became of a checkpoint."""
+
+    kind: NoticeKind
+    checkpoint: int
 
 
 class Instruction(msgspec.Struct, frozen=True):
@@ -45,6 +65,34 @@ class Instruction(msgspec.Struct, frozen=True):
     end_of_input: bool = False
     key_slice: tuple[int, int] | None = None
     """In BATCH mode: take the i-th of n parts of each subtask's key groups."""
+    checkpoint: int | None = None
+    """The checkpoint that this micro-batch ends at."""
+    passed: int = 0
+    """The highest checkpoint this stage is past, also that it was restored from."""
+    snapshot: bool = False
+    """Ask the store for a local snapshot of the version before, when it has been opened."""
+    notices: list[Notice] = []
+    """Delivered in order before the first record; a retried task delivers them again."""
+    keep_open: bool = False
+    """Leave functions open at the end of input: notices are still to come."""
+    close: bool = False
+    """Close functions at the end of this micro-batch, though its input was not the last."""
+
+    @property
+    def snapshot_id(self) -> int:
+        """The first checkpoint that what this micro-batch leaves behind can be part of.
+
+        Never one that is past: a function that files its work under it, to act when it hears of
+        that checkpoint, would act on what the checkpoint does not hold.
+        """
+        if self.checkpoint is not None:
+            return self.checkpoint
+        return max([self.passed, *(n.checkpoint for n in self.notices)]) + 1
+
+    @property
+    def closes_functions(self) -> bool:
+        """Whether no later micro-batch needs the functions."""
+        return self.close or (self.end_of_input and not self.keep_open)
 
 
 class ChannelOutput(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +114,10 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     sinks: dict[int, bytes] = {}
     """Per sink operator (node id), what its writer staged."""
     state: FileRef | bytes | None = None
+    operator_state: dict[str, bytes] = {}
+    """By operator uid, all of what its function keeps: the version this micro-batch leaves."""
+    snapshot: LocalSnapshot | None = None
+    """What the instruction asked for; None if the backend needs none."""
     counters: dict[str, dict[str, int]] = {}
     """Per operator uid, what its functions counted."""
     changed_fields: dict[str, list[str]] = {}

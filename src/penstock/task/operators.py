@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.datastream.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
     FilterFunction,
     FlatMapFunction,
     Function,
@@ -15,10 +18,18 @@ from penstock.datastream.functions import (
 )
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
+from penstock.graph.transformation import OperatorKind
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.context import SubtaskFacts, TaskRuntimeContext
+from penstock.state.operator_state import OperatorStates
+from penstock.task.context import (
+    InitializationContext,
+    SnapshotContext,
+    SubtaskFacts,
+    TaskRuntimeContext,
+)
 from penstock.task.failure import fail_outside_records
+from penstock.task.messages import Notice, NoticeKind
 
 _METHODS: dict[type[Function], str] = {
     MapFunction: "map",
@@ -47,6 +58,7 @@ class Operators:
             self.states = KeyedStates(stage.head.name, codec)
         self._functions: list[tuple[Node, Any]] = []
         self._contexts: dict[str, TaskRuntimeContext] = {}
+        self._operator_states: dict[str, OperatorStates] = {}
         self._opened: dict[str, dict[str, tuple[Any, int]]] = {}
         for node in stage.nodes:
             if node.function is not None:
@@ -56,36 +68,66 @@ class Operators:
         self._selectors = [(c, c.partitioning.key_selector) for c in stage.outputs]
         self._nodes = {n.id: n for n in stage.nodes}
 
-    def open(self) -> None:
-        """Open every function object; called after the keyed state is bound to its store."""
+    def open(self, versions: Mapping[str, bytes], restored: bool) -> None:
+        """Bring every function object to life, as a task does with instances it did not keep.
+
+        `versions` is the operator state to start from, by operator uid; an operator without one
+        starts empty. Called after the keyed state is bound to its store.
+        """
         for node, function in self._functions:
+            if isinstance(function, CheckpointedFunction) and _is_users(node):
+                version = versions.get(node.uid, b"")
+                states = OperatorStates(node.name, version)
+                context = InitializationContext(states, restored or bool(version))
+                with _calling(node.name, "initialize_state()"):
+                    function.initialize_state(context)
+                self._operator_states[node.uid] = states
             if isinstance(function, Function):
-                try:
+                with _calling(node.name, "open()"):
                     function.open(self._contexts[node.uid])
-                except (Exception, SystemExit) as error:
-                    fail_outside_records(node.name, "open()", error)
                 self._opened[node.uid] = _seen(function)
         for channel, selector in self._selectors:
             if isinstance(selector, Function):
-                try:
+                with _calling("key_by", "open()"):
                     selector.open(self._contexts_of(channel))
-                except (Exception, SystemExit) as error:
-                    fail_outside_records("key_by", "open()", error)
+
+    def notify(self, notices: Sequence[Notice]) -> None:
+        """Tell every function that listens what became of checkpoints; a retry tells it again."""
+        for notice in notices:
+            for node, function in self._functions:
+                if not isinstance(function, CheckpointListener) or not _is_users(node):
+                    continue
+                if notice.kind is NoticeKind.COMPLETE:
+                    with _calling(node.name, "notify_checkpoint_complete()"):
+                        function.notify_checkpoint_complete(notice.checkpoint)
+                else:
+                    with _calling(node.name, "notify_checkpoint_aborted()"):
+                        function.notify_checkpoint_aborted(notice.checkpoint)
+
+    def snapshot(self, checkpoint_id: int) -> dict[str, bytes]:
+        """Return the operator state of every function that has some, by operator uid.
+
+        Called behind the last record of every micro-batch.
+        """
+        versions = {}
+        for node, function in self._functions:
+            states = self._operator_states.get(node.uid)
+            if states is not None:
+                with _calling(node.name, "snapshot_state()"):
+                    function.snapshot_state(SnapshotContext(checkpoint_id))
+                    versions[str(node.uid)] = states.encode()
+        return versions
 
     def close(self) -> None:
         """Close every function object."""
         for node, function in self._functions:
             if isinstance(function, Function):
-                try:
+                with _calling(node.name, "close()"):
                     function.close()
-                except (Exception, SystemExit) as error:
-                    fail_outside_records(node.name, "close()", error)
         for _, selector in self._selectors:
             if isinstance(selector, Function):
-                try:
+                with _calling("key_by", "close()"):
                     selector.close()
-                except (Exception, SystemExit) as error:
-                    fail_outside_records("key_by", "close()", error)
 
     def take_counters(self) -> dict[str, dict[str, int]]:
         """Return what functions counted in this micro-batch, by operator uid."""
@@ -97,7 +139,8 @@ class Operators:
         changed: dict[str, list[str]] = {}
         for node, function in self._functions:
             before = self._opened.get(node.uid)
-            if before is None:
+            # What a checkpointed function keeps in its fields is its own to save.
+            if before is None or node.uid in self._operator_states:
                 continue
             names = [n for n, seen in _seen(function).items() if not _is_same(before.get(n), seen)]
             if names:
@@ -109,6 +152,19 @@ class Operators:
         context = self._contexts.get(node.uid)
         assert context is not None, "every operator that feeds a channel has a function"
         return context
+
+
+def _is_users(node: Node) -> bool:
+    """Tell a user's function from a connector, which has its own way to take part."""
+    return node.kind not in (OperatorKind.SOURCE, OperatorKind.SINK)
+
+
+@contextmanager
+def _calling(step: str, method: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        fail_outside_records(step, method, error)
 
 
 def _seen(function: Function) -> dict[str, tuple[Any, int]]:

@@ -25,7 +25,14 @@ from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
 from penstock.ids import AttemptId, ChannelId, StageId
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef, StateStore
+from penstock.state.backends.base import (
+    FileRef,
+    LocalSnapshot,
+    StagedName,
+    StatePlace,
+    StateRef,
+    StateStore,
+)
 from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
@@ -123,6 +130,7 @@ class _Run:
         self._stage = self._task.stage
         self._layout = self._task.layout
         self._records_in = 0
+        self._snapshot: LocalSnapshot | None = None
 
     def acknowledge(self) -> Acknowledgement:
         writers = {n.id: self._writer(n) for n in self._stage.nodes if n.kind is OperatorKind.SINK}
@@ -151,15 +159,16 @@ class _Run:
         if head.kind.is_keyed:
             state = self._run_keyed(chain, trim)
         else:
-            self._open()
+            self._start()
             self._run_plain(chain, emitters, trim)
+        operator_state = self._operators.snapshot(self._instruction.snapshot_id)
         self._clock.mark("process")
         outputs = []
         for channel_id, emitter in emitters.items():
             segment = emitter.finish()
             if segment is not None:
                 outputs.append(ChannelOutput(channel_id, segment))
-        if self._instruction.end_of_input:
+        if self._instruction.closes_functions:
             self._operators.close()
         sinks = {i: w.stage() for i, w in writers.items()}
         self._clock.mark("write")
@@ -172,6 +181,8 @@ class _Run:
             outputs=outputs,
             sinks=sinks,
             state=state,
+            operator_state=operator_state,
+            snapshot=self._snapshot,
             counters=self._operators.take_counters(),
             changed_fields=self._operators.changed_fields(),
             phases=self._clock.phases,
@@ -205,7 +216,7 @@ class _Run:
         return loaded, Operators(loaded.stage, facts), True
 
     def _keep(self) -> None:
-        if self._instruction.end_of_input:
+        if self._instruction.closes_functions:
             return
         key = self._live_key
         for other in list(_live):
@@ -213,13 +224,13 @@ class _Run:
             if other[0] != key[0] and (left := _live.pop(other, None)) is not None:
                 with contextlib.suppress(StepFailed):
                     left.operators.close()
-        if self._operators.states is not None:
-            self._operators.states.release()
         _live[key] = _Live(str(self._staged), self._task, self._operators)
 
-    def _open(self) -> None:
+    def _start(self) -> None:
+        """Have the functions ready for the first record."""
         if self._is_new:
-            self._operators.open()
+            self._operators.open(self._work.operator_state, self._work.restored)
+        self._operators.notify(self._instruction.notices)
 
     def _emitter(self, channel: Channel) -> Emitter:
         path = self._layout.channel(channel.id) / f"{self._staged}.arrow"
@@ -302,17 +313,27 @@ class _Run:
         ref = self._work.state or StateRef(version=0)
         store: StateStore = backend.open(place, ref)
         try:
+            self._take_snapshot(store)
             states.bind(store, given.routed_keys)
-            self._open()
+            self._start()
             self._clock.mark("open state")
             keyed = KeyedHead(head, states, chain.behind(head), self._task.batch_mode)
             keyed.run(given, trim)
             self._clock.mark("process")
-            if self._task.batch_mode:
-                return None
-            return self._stage_state(states, backend, place)
+            staged = None
+            if not self._task.batch_mode:
+                staged = self._stage_state(states, backend, place)
+            # Nobody may write state from here on: it would be lost without a word.
+            states.release()
         finally:
             store.close()
+        return staged
+
+    def _take_snapshot(self, store: StateStore) -> None:
+        if self._instruction.snapshot:
+            self._clock.mark("open state")
+            self._snapshot = store.snapshot(self._staged)
+            self._clock.mark("snapshot")
 
     def _stage_state(
         self, states: KeyedStates, backend: Any, place: StatePlace
