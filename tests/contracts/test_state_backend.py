@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.state.backends.base import (
-    FileRef,
     StagedName,
     StateBackend,
     StatePlace,
@@ -195,7 +194,7 @@ def test_a_restore_takes_its_key_groups_out_of_all_sources(
         place = StatePlace(tmp_path / f"s{subtask}", tmp_path / f"l{subtask}")
         groups = range(subtask * 4, subtask * 4 + 4)
         puts = {**REGISTRY, **{key(1, group, "k"): b"%d" % group for group in groups}}
-        sources.append((place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
+        sources.append((backend, place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
     place = StatePlace(tmp_path / "new", tmp_path / "new-local")
     ref = backend.restore(sources, KeyGroupRange(3, 6), place, name(0))
     assert ref.version == 0
@@ -215,7 +214,7 @@ def test_a_restore_matches_tables_by_name_not_by_number(
             for state, table in tables.items()
         }
         puts |= {key(table, subtask, state): b"v" for state, table in tables.items()}
-        sources.append((place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
+        sources.append((backend, place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
     place = StatePlace(tmp_path / "new", tmp_path / "new-local")
     ref = backend.restore(sources, KeyGroupRange(0, 8), place, name(0))
     with backend.open(place, ref) as store:
@@ -244,7 +243,7 @@ class BackendMachine(RuleBasedStateMachine):
         self.backend = BACKENDS[self.backend_name]()
         self.root = Path(tempfile.mkdtemp())
         self.hosts = self.attempts = self.tasks = 0
-        self.folding: tuple[FileRef | None, int] | None = None
+        self.folding: tuple[StateRef | None, int] | None = None
         self.past: tuple[StateRef, State] | None = None
         self.new_attempt(StateRef(0), {})
 
@@ -300,8 +299,8 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule()
     def start_folding(self) -> None:
-        base = self.backend.fold(self.place, self.ref, self.staged_name())
-        self.folding = (base, self.ref.version)
+        folded = self.backend.fold(self.place, self.ref, self.staged_name())
+        self.folding = (folded, self.ref.version)
 
     @rule()
     def finish_folding(self) -> None:
@@ -312,7 +311,10 @@ class BackendMachine(RuleBasedStateMachine):
     @rule()
     def drop_what_is_not_needed(self) -> None:
         keep = [self.ref] if self.past is None else [self.ref, self.past[0]]
-        self.backend.drop(self.place, *keep)
+        needed = {path for ref in keep for path in self.backend.files(self.place, ref)}
+        for path in self.place.shared_dir.glob("*"):
+            if path not in needed and self.folding is None:
+                path.unlink()
 
     @rule(start=st.integers(0, KEY_GROUPS), stop=st.integers(0, KEY_GROUPS))
     def restore_a_range(self, start: int, stop: int) -> None:
@@ -320,7 +322,9 @@ class BackendMachine(RuleBasedStateMachine):
         source, frozen = self.place, self.backend.freeze(self.ref)
         self.backend.sync(source, frozen)
         self.place = self.fresh_place()
-        restored = self.backend.restore([(source, frozen)], groups, self.place, self.staged_name())
+        restored = self.backend.restore(
+            [(self.backend, source, frozen)], groups, self.place, self.staged_name()
+        )
         kept = {
             k: v
             for k, v in self.model.items()

@@ -12,7 +12,7 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.task.messages import Acknowledgement, Instruction
 from penstock.testing.inline import InlineSubmitter, run_inline
 
@@ -42,7 +42,7 @@ class WatchedSubmitter:
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
         self.acknowledgements: list[list[Acknowledgement]] = []
-        self.folded: list[FileRef | None] = []
+        self.folded: list[StateRef | None] = []
         self._inner: InlineSubmitter | None = None
 
     def watch(self, env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
@@ -70,7 +70,7 @@ class WatchedSubmitter:
 
     def fold(
         self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[FileRef | None]:
+    ) -> list[StateRef | None]:
         assert self._inner is not None
         bases = self._inner.fold(stage, work)
         self.folded += bases

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from penstock.graph.plan import Stage
 from penstock.job.settings import JobSettings
 from penstock.job.submitter import Submitter
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.task.layout import Layout
 from penstock.task.messages import Acknowledgement
@@ -35,7 +35,7 @@ class StageState:
         keeps_state = stage.head.kind.is_keyed and not settings.batch_mode
         self._refs = [StateRef(version=0)] * stage.parallelism if keeps_state else []
         self._folding: threading.Thread | None = None
-        self._bases: list[FileRef | None] = []
+        self._bases: list[StateRef | None] = []
 
     def ref(self, subtask: int) -> StateRef | None:
         """Return what a subtask's next micro-batch starts from."""
@@ -73,8 +73,13 @@ class StageState:
         bases, self._bases = self._bases, []
         for subtask, base in enumerate(bases):
             if base is not None:
-                self._refs[subtask] = self._backend.rebase(self._refs[subtask], base)
-                self._backend.drop(self._place(subtask), self._refs[subtask])
+                old, new = self._refs[subtask], self._backend.rebase(self._refs[subtask], base)
+                self._refs[subtask] = new
+                place = self._place(subtask)
+                needed = self._backend.files(place, new)
+                for path in self._backend.files(place, old):
+                    if path not in needed:
+                        path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Wait for a fold that still runs."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.ids import StageId
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.task.messages import Acknowledgement, Instruction
 
 
@@ -29,7 +29,7 @@ class Submitter(Protocol):
 
     def fold(
         self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[FileRef | None]:
+    ) -> list[StateRef | None]:
         """Fold each subtask's deltas into a new base, beside the running micro-batches."""
         ...
 

@@ -24,7 +24,7 @@ from penstock.graph.plan import Stage
 from penstock.ids import StageId
 from penstock.job.submitter import MicroBatchLostError
 from penstock.spark.dataframe_source import DataFrameSource
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.task.messages import (
     Acknowledgement,
@@ -78,11 +78,11 @@ class SparkSubmitter:
 
     def fold(
         self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[FileRef | None]:
+    ) -> list[StateRef | None]:
         """Fold deltas in a job of its own; see `Submitter`."""
         backend = self._backend
 
-        def fold_one(index: int, anchor: Iterable[int]) -> Iterator[FileRef | None]:
+        def fold_one(index: int, anchor: Iterable[int]) -> Iterator[StateRef | None]:
             _drain(anchor)
             place, ref, name = work[index]
             task = TaskContext.get()

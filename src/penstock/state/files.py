@@ -5,30 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 from penstock.errors import CorruptStateError
-from penstock.state.backends.base import FileRef, StatePlace, StateRef
+from penstock.state.backends.refs import FileRef, StatePlace
 from penstock.state.delta import Block, Sums, read_blocks, write_blocks
 
-__all__ = ["read_file", "sync_files", "version_of", "write_file"]
+__all__ = ["file_name", "read_file", "sync_files", "verify_file", "write_file"]
 
 BASE = ".base"
 DELTA = ".delta"
 
 _VERSION_DIGITS = 12
+_PIECE = 1 << 20
 
 
 def file_name(version: int, name: object, suffix: str) -> str:
-    """Return the name of a state file; its version can be read back from it."""
+    """Return the name of a state file; files of a directory sort by version."""
     return f"{version:0{_VERSION_DIGITS}d}-{name}{suffix}"
-
-
-def version_of(path: Path) -> int | None:
-    """Return the version in a state file's name, None if it is some other file."""
-    digits = path.name[:_VERSION_DIGITS]
-    if path.suffix in (BASE, DELTA) and len(digits) == _VERSION_DIGITS and digits.isdecimal():
-        return int(digits)
-    return None
 
 
 def write_file(
@@ -58,10 +52,29 @@ def read_file(place: StatePlace, ref: FileRef) -> Iterator[Block]:
         raise CorruptStateError(str(path), "it is missing") from None
 
 
-def paths_of(place: StatePlace, ref: StateRef) -> list[Path]:
-    """Return the files of a ref, base first."""
-    files = ref.deltas if ref.base is None else (ref.base, *ref.deltas)
-    return [place.shared_dir / file.name for file in files]
+def verify_file(place: StatePlace, ref: FileRef) -> None:
+    """Read a file, of whatever format, and prove that it is the one the ref means.
+
+    Raises:
+        CorruptStateError: if it is missing, damaged or another file.
+    """
+    path = place.shared_dir / ref.name
+    crc = size = 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                crc, size = crc32(piece, crc), size + len(piece)
+    except FileNotFoundError:
+        raise CorruptStateError(str(path), "it is missing") from None
+    check_sums(path, ref, size, crc)
+
+
+def check_sums(path: Path, ref: FileRef, size: int, crc: int) -> None:
+    """Refuse a file whose size or checksum is not that of the ref."""
+    if size != ref.size:
+        raise CorruptStateError(str(path), f"it has {size} bytes, not {ref.size}")
+    if crc != ref.crc:
+        raise CorruptStateError(str(path), f"its checksum is {crc:08x}, not {ref.crc:08x}")
 
 
 def sync_files(paths: Iterable[Path]) -> None:

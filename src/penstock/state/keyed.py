@@ -16,7 +16,7 @@ from penstock.datastream.state import (
 )
 from penstock.errors import InvalidJobError, StateDeclaredTwiceError
 from penstock.state.aggregating_state import KeyedAggregatingState
-from penstock.state.backends.base import StateStore
+from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.keys import KeyCodec
 from penstock.state.list_state import KeyedListState

@@ -8,6 +8,8 @@ from heapq import merge
 from itertools import chain
 from operator import itemgetter
 
+import msgspec
+
 from penstock.errors import StateDeclaredTwiceError
 from penstock.state.delta import Block, Entry, blocks_of_entries
 from penstock.state.key_groups import KeyGroupRange
@@ -99,7 +101,7 @@ def _merged_registry(registries: list[dict[str, TableInfo]], where: str) -> dict
         for name, info in sorted(known.items(), key=lambda item: item[1].table):
             taken = {other.table for other in merged.values()}
             table = info.table if info.table not in taken else max(taken) + 1
-            other = merged.setdefault(name, TableInfo(table, info.kind, info.type))
+            other = merged.setdefault(name, msgspec.structs.replace(info, table=table))
             if (other.kind, other.type) != (info.kind, info.type):
                 raise StateDeclaredTwiceError(where, name, str(other), str(info))
     return merged

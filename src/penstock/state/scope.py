@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import InvalidJobError
-from penstock.state.backends.base import StateStore
+from penstock.state.backends.store import StateStore
 from penstock.state.key_groups import key_of
 from penstock.state.keys import KeyCodec
 

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.datastream.state import State
 from penstock.errors import StateTypeMismatchError, TypeMismatchError
-from penstock.state.backends.base import StateStore
+from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.scope import KeyScope
 

@@ -14,7 +14,7 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.task.messages import (
     Acknowledgement,
@@ -55,7 +55,7 @@ class InlineSubmitter:
 
     def fold(
         self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[FileRef | None]:
+    ) -> list[StateRef | None]:
         """Fold deltas right here."""
         return [self._backend.fold(place, ref, name) for place, ref, name in work]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import CorruptStateError
-from penstock.state.backends import hashmap
-from penstock.state.backends.base import FileRef, StagedName, StatePlace, StateRef
+from penstock.state.backends import local_stores
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.state.backends.hashmap import HashMapBackend
 from penstock.state.delta import Delta
 
@@ -134,7 +134,7 @@ def test_a_store_of_an_earlier_boot_is_not_used(
     [data] = place.local_dir.glob("*/data.mdb")
     boot_id = tmp_path / "boot_id"
     boot_id.write_text("another-boot")
-    monkeypatch.setattr(hashmap, "_BOOT_ID", boot_id)
+    monkeypatch.setattr(local_stores, "_BOOT_ID", boot_id)
     data.write_bytes(b"rubbish" * 2000)
     assert len(contents(backend, place, ref)) == 3
 
@@ -180,12 +180,13 @@ def test_a_closed_store_says_so(place: StatePlace) -> None:
 def test_folding_keeps_later_deltas(place: StatePlace) -> None:
     backend = HashMapBackend()
     ref = three_versions(backend, place)
-    base = backend.fold(place, ref, StagedName("a", 3, 0, 0, 50))
+    folded = backend.fold(place, ref, StagedName("a", 3, 0, 0, 50))
+    assert folded is not None
     later = publish(backend, place, ref, {b"later": b"1"})
-    rebased = backend.rebase(later, base)
-    assert (rebased.base, len(rebased.deltas)) == (base, 1)
-    assert backend.rebase(rebased, base) == rebased
-    assert backend.rebase(StateRef(1), base) == StateRef(1)
+    rebased = backend.rebase(later, folded)
+    assert (rebased.base, len(rebased.deltas)) == (folded.base, 1)
+    assert backend.rebase(rebased, folded) == rebased
+    assert backend.rebase(StateRef(1), folded) == StateRef(1)
     assert len(contents(backend, place, rebased)) == 4
 
 
@@ -198,24 +199,16 @@ def test_a_base_with_many_long_keys_is_loaded_whole(place: StatePlace) -> None:
     assert contents(backend, place, ref) == puts
 
 
-def test_dropping_leaves_what_is_kept_staged_or_being_folded(place: StatePlace) -> None:
-    backend = HashMapBackend()
-    checkpoint = three_versions(backend, place)
-    base = backend.fold(place, checkpoint, StagedName("a", 3, 0, 0, 50))
-    newest = backend.rebase(publish(backend, place, checkpoint, {b"n": b"1"}), base)
-    lost = backend.stage(place, Delta([b"x"], [b"y"]), StagedName("a", 4, 0, 0, 60), 4)
-    staged = backend.stage(place, Delta([b"x"], [b"y"]), StagedName("a", 5, 0, 0, 61), 5)
-    folding = backend.fold(place, newest, StagedName("a", 4, 0, 0, 62))
-    assert isinstance(lost, FileRef)
-    assert isinstance(staged, FileRef)
-    assert isinstance(folding, FileRef)
-    (place.shared_dir / "notes.txt").touch()
-    assert backend.drop(place) == []
-    assert [path.name for path in backend.drop(place, newest, checkpoint)] == [lost.name]
-    assert len(backend.drop(place, newest)) == 3
-    left = {path.name for path in place.shared_dir.iterdir()}
-    files = {path.name for path in backend.files(place, newest)}
-    assert left == files | {staged.name, folding.name, "notes.txt"}
+def test_a_full_fold_shares_no_file_with_the_base_before_it(place: StatePlace) -> None:
+    full = HashMapBackend(incremental=False)
+    ref = three_versions(full, place)
+    assert full.fold(place, StateRef(0), StagedName("a", 0, 0, 0, 49)) is None
+    ref = full.rebase(ref, full.fold(place, ref, StagedName("a", 3, 0, 0, 50)))
+    assert HashMapBackend().fold(place, ref, StagedName("a", 3, 0, 0, 51)) is None
+    again = full.rebase(ref, full.fold(place, ref, StagedName("a", 3, 0, 0, 52)))
+    assert again.base is not None
+    assert again.base != ref.base
+    assert contents(full, place, again) == contents(full, place, ref)
 
 
 def test_nothing_staged_is_ever_overwritten(place: StatePlace) -> None:

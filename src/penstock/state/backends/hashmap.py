@@ -4,57 +4,36 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import lmdb
 
 from penstock.errors import CorruptStateError
-from penstock.state.backends.base import (
-    FileRef,
-    StagedName,
-    StateBackend,
-    StatePlace,
-    StateRef,
-)
+from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
+from penstock.state.backends.changelog import ChangelogBackend
 from penstock.state.backends.hashmap_store import HashMapStore, bring_up, is_at, read_stamp
-from penstock.state.backends.lmdb_env import MAP_SIZE, LmdbEnv, discard
-from penstock.state.delta import Block, Delta, blocks_of, blocks_of_entries
-from penstock.state.files import (
-    BASE,
-    DELTA,
-    file_name,
-    paths_of,
-    read_file,
-    sync_files,
-    version_of,
-    write_file,
-)
-from penstock.state.key_groups import KeyGroupRange
-from penstock.state.merge import entries_of, folded, gathered, overlay_of
+from penstock.state.backends.lmdb_env import MAP_SIZE, LmdbEnv
+from penstock.state.backends.local_stores import boot_id, discard, private_path
+from penstock.state.delta import Block, blocks_of_entries
+from penstock.state.files import BASE, file_name, read_file, write_file
+from penstock.state.merge import entries_of, folded, overlay_of
 
 __all__ = ["HashMapBackend"]
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_private = count()
 
+class HashMapBackend(ChangelogBackend):
+    """Keeps the newest published version in a local LMDB, base and deltas in files."""
 
-class HashMapBackend(StateBackend):
-    """Keeps the newest published version in a local LMDB, base and deltas in files.
-
-    ``durable`` syncs every file as it is written; otherwise ``sync`` does, when a checkpoint
-    needs them.
-    """
-
-    def __init__(self, *, durable: bool = False, map_size: int = MAP_SIZE) -> None:
-        self._durable = durable
+    def __init__(
+        self, *, durable: bool = False, incremental: bool = True, map_size: int = MAP_SIZE
+    ) -> None:
+        super().__init__(durable=durable, incremental=incremental)
         self._map_size = map_size
 
     def open(self, place: StatePlace, ref: StateRef) -> HashMapStore:
-        path = place.local_dir / f"lmdb-{_boot_id()}"
+        path = place.local_dir / f"lmdb-{boot_id()}"
         try:
             store = self._open_at(path, place, ref)
         except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError):
@@ -63,84 +42,38 @@ class HashMapBackend(StateBackend):
         if store is not None:
             return store
         # The place has gone on without us: this task is a zombie, or is asked for the past.
-        path = place.local_dir / f"private-{os.getpid()}-{next(_private)}"
+        path = private_path(place.local_dir)
         store = self._open_at(path, place, ref, private=True)
         if store is None:
             raise CorruptStateError(str(path), f"it does not hold version {ref.version}")
         return store
 
-    def stage(
-        self, place: StatePlace, delta: Delta, name: StagedName, version: int
-    ) -> FileRef | bytes | None:
-        if not len(delta):
-            return None
-        file = file_name(version, name, DELTA)
-        return write_file(place.shared_dir, file, version, blocks_of(delta), durable=self._durable)
-
-    def publish(self, ref: StateRef, version: int, staged: FileRef | bytes | None) -> StateRef:
-        if version <= ref.version:
-            message = f"version {version} does not come after {ref.version}"
-            raise ValueError(message)
-        if staged is None:
-            return StateRef(version, ref.base, ref.deltas)
-        if not isinstance(staged, FileRef) or staged.version != version:
-            message = f"expected a staged file of version {version}; got {staged!r}"
-            raise ValueError(message)
-        return StateRef(version, ref.base, (*ref.deltas, staged))
-
-    def fold(self, place: StatePlace, ref: StateRef, name: StagedName) -> FileRef | None:
-        if not ref.deltas:
-            return None
-        file = file_name(ref.version, name, BASE)
-        blocks = _whole(place, ref)
-        return write_file(place.shared_dir, file, ref.version, blocks, durable=self._durable)
-
-    def rebase(self, ref: StateRef, base: FileRef | None) -> StateRef:
-        if base is None or base.version > ref.version:
-            return ref
-        if ref.base is not None and base.version <= ref.base.version:
-            return ref
-        deltas = tuple(delta for delta in ref.deltas if delta.version > base.version)
-        return StateRef(ref.version, base, deltas)
-
-    def freeze(self, ref: StateRef) -> StateRef:
-        return ref
-
-    def files(self, place: StatePlace, ref: StateRef) -> list[Path]:
-        return paths_of(place, ref)
-
-    def sync(self, place: StatePlace, ref: StateRef) -> None:
-        sync_files(self.files(place, ref))
-
-    def restore(
+    def fold(
         self,
-        sources: Sequence[tuple[StatePlace, StateRef]],
-        key_groups: KeyGroupRange,
         place: StatePlace,
+        ref: StateRef,
         name: StagedName,
-    ) -> StateRef:
-        streams = [entries_of(_whole(source, ref)) for source, ref in sources]
-        entries = gathered(streams, key_groups, str(place.shared_dir))
-        file = file_name(0, name, BASE)
-        blocks = blocks_of_entries(entries)
-        return StateRef(0, write_file(place.shared_dir, file, 0, blocks, durable=self._durable))
+        snapshot: LocalSnapshot | None = None,
+    ) -> StateRef | None:
+        if self._nothing_to_fold(ref):
+            return None
+        return self._based_on(place, ref.version, name, _whole(place, ref))
 
-    def drop(self, place: StatePlace, *keep: StateRef) -> list[Path]:
-        if not keep or not place.shared_dir.is_dir():
-            return []
-        needed = {path for ref in keep for path in self.files(place, ref)}
-        newest = max(ref.version for ref in keep)
-        newest_base = max((ref.base.version for ref in keep if ref.base), default=0)
-        dropped = []
-        for path in sorted(place.shared_dir.iterdir()):
-            version = version_of(path)
-            if version is None or path in needed:
-                continue
-            # A task may be staging the next version, and a fold may be writing the next base.
-            if version <= newest if path.suffix == DELTA else version < newest_base:
-                path.unlink(missing_ok=True)
-                dropped.append(path)
-        return dropped
+    def entries(self, place: StatePlace, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
+        return entries_of(_whole(place, ref))
+
+    def load(
+        self, entries: Iterator[tuple[bytes, bytes]], place: StatePlace, name: StagedName
+    ) -> StateRef:
+        return self._based_on(place, 0, name, blocks_of_entries(entries))
+
+    def _based_on(
+        self, place: StatePlace, version: int, name: StagedName, blocks: Iterator[Block]
+    ) -> StateRef:
+        file = file_name(version, name, BASE)
+        return StateRef(
+            version, write_file(place.shared_dir, file, version, blocks, durable=self._durable)
+        )
 
     def _open_at(
         self, path: Path, place: StatePlace, ref: StateRef, *, private: bool = False
@@ -169,11 +102,3 @@ class HashMapBackend(StateBackend):
 def _whole(place: StatePlace, ref: StateRef) -> Iterator[Block]:
     base = iter(()) if ref.base is None else read_file(place, ref.base)
     return folded(base, overlay_of(read_file(place, delta) for delta in ref.deltas))
-
-
-def _boot_id() -> str:
-    # Unflushed files may be torn after a crash of the host: another boot, another directory.
-    try:
-        return _BOOT_ID.read_text().strip()[:8]
-    except OSError:
-        return "unknown"

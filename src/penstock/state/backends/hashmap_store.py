@@ -13,8 +13,9 @@ from typing import Any
 import lmdb
 import msgspec
 
-from penstock.state.backends.base import FileRef, StateRef, StateStore
 from penstock.state.backends.lmdb_env import LmdbEnv
+from penstock.state.backends.refs import FileRef, StateRef
+from penstock.state.backends.store import StateStore
 from penstock.state.delta import Block
 
 __all__ = ["HashMapStore", "Stamp", "bring_up"]
@@ -153,7 +154,7 @@ def _reaches(stamp: Stamp, ref: StateRef) -> bool:
 
 
 def _same_history(stamp: Stamp, ref: StateRef) -> bool:
-    # Versions alone would do if places are never shared; the name proves that they were not.
+    # Versions alone would do if local directories are never shared; the name proves it.
     passed = [delta for delta in ref.deltas if delta.version <= stamp.version]
     return not passed or passed[-1].name == stamp.file
 

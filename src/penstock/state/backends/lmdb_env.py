@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,13 +101,3 @@ def _open(path: Path, map_size: int) -> Any:
     # Readers that were killed would keep every page they saw from being used again.
     env.reader_check()
     return env
-
-
-def discard(path: Path) -> None:
-    """Take a store out of the way; processes that have it open keep what they have."""
-    away = path.with_name(f"{path.name}.gone-{os.getpid()}-{threading.get_ident()}")
-    try:
-        path.rename(away)
-    except FileNotFoundError:
-        return
-    shutil.rmtree(away, ignore_errors=True)

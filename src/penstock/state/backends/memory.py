@@ -7,12 +7,12 @@ from __future__ import annotations
 import io
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator
 
 from penstock.errors import StateTooLargeError
 from penstock.state.backends.base import (
     FileRef,
+    LocalSnapshot,
     StagedName,
     StateBackend,
     StatePlace,
@@ -27,8 +27,7 @@ from penstock.state.delta import (
     read_blocks,
     write_blocks,
 )
-from penstock.state.key_groups import KeyGroupRange
-from penstock.state.merge import entries_of, folded, gathered, overlay_of
+from penstock.state.merge import entries_of, folded, overlay_of
 from penstock.state.table import REGISTRY, decode_info, registry_name, table_prefix
 
 __all__ = ["MemoryBackend", "MemoryStore"]
@@ -90,36 +89,36 @@ class MemoryBackend(StateBackend):
         self._check_size(inline)
         return StateRef(version, inline=inline)
 
-    def fold(self, place: StatePlace, ref: StateRef, name: StagedName) -> FileRef | None:
+    def fold(
+        self,
+        place: StatePlace,
+        ref: StateRef,
+        name: StagedName,
+        snapshot: LocalSnapshot | None = None,
+    ) -> StateRef | None:
         return None
 
-    def rebase(self, ref: StateRef, base: FileRef | None) -> StateRef:
+    def rebase(self, ref: StateRef, folded: StateRef | None) -> StateRef:
         return ref
 
     def freeze(self, ref: StateRef) -> StateRef:
         return ref
 
-    def files(self, place: StatePlace, ref: StateRef) -> list[Path]:
-        return []
+    def verify(self, place: StatePlace, ref: StateRef, known: Collection[str] = ()) -> None:
+        for _ in _blocks(ref.inline):
+            pass
 
-    def sync(self, place: StatePlace, ref: StateRef) -> None:
-        pass
+    def entries(self, place: StatePlace, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
+        return entries_of(_blocks(ref.inline))
 
-    def restore(
-        self,
-        sources: Sequence[tuple[StatePlace, StateRef]],
-        key_groups: KeyGroupRange,
-        place: StatePlace,
-        name: StagedName,
+    def load(
+        self, entries: Iterator[tuple[bytes, bytes]], place: StatePlace, name: StagedName
     ) -> StateRef:
-        streams = [entries_of(_blocks(ref.inline)) for _, ref in sources]
         buffer = io.BytesIO()
-        entries = gathered(streams, key_groups, str(place.shared_dir))
         write_blocks(buffer, 0, blocks_of_entries(entries))
-        return StateRef(0, inline=buffer.getvalue())
-
-    def drop(self, place: StatePlace, *keep: StateRef) -> list[Path]:
-        return []
+        inline = buffer.getvalue()
+        self._check_size(inline)
+        return StateRef(0, inline=inline)
 
     def _check_size(self, inline: bytes) -> None:
         if len(inline) <= self._largest_state:

@@ -9,6 +9,9 @@ from penstock.state.backends.memory import MemoryBackend
 __all__ = ["backend_named"]
 
 
-def backend_named(name: str, step: str = "") -> StateBackend:
-    """Return the backend that `state.backend.type` names; `step` is for its messages."""
-    return MemoryBackend(step) if name == "memory" else HashMapBackend()
+def backend_named(name: str, step: str = "", incremental: bool = True) -> StateBackend:
+    """Return the backend that `state.backend.type` names; `step` is for its messages.
+
+    Unless `incremental`, what it folds shares no file with what was folded before.
+    """
+    return MemoryBackend(step) if name == "memory" else HashMapBackend(incremental=incremental)

@@ -1,0 +1,79 @@
+"""One version of a subtask's state, open for reading."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from penstock.state.backends.refs import LocalSnapshot, StagedName
+from penstock.state.key_groups import KeyGroupRange
+
+__all__ = ["StateStore"]
+
+
+class StateStore(ABC):
+    """One version of a subtask's state, open for reading by one task.
+
+    It shows exactly ``version`` until it is closed, whatever other processes do meanwhile. Keys
+    are never empty; a value may be.
+    """
+
+    version: int
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key, None if there is none."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return one value, or None, for each key; fastest if the keys are sorted."""
+        return list(map(self.get, keys))
+
+    @abstractmethod
+    def scan_between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate, ordered by key, from ``start`` up to, not including, ``stop``."""
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the entries whose keys begin with ``prefix``, ordered by key."""
+        return self.scan_between(prefix, _behind(prefix))
+
+    def scan_key_groups(
+        self, table: int, key_groups: KeyGroupRange
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over a table's entries in a range of key groups, ordered by key."""
+        prefix = table.to_bytes(2, "big")
+        start = prefix + key_groups.start.to_bytes(2, "big")
+        stop = prefix + key_groups.stop.to_bytes(2, "big")
+        return self.scan_between(start, stop)
+
+    def snapshot(self, name: StagedName) -> LocalSnapshot | None:
+        """Keep this version for a fold to take up; the short, synchronous part of a checkpoint.
+
+        Called at most once by the task that has the store open, before it processes. None where
+        a fold needs no more than the files of the ref.
+        """
+        return None
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of every file and lock; closing twice does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _behind(prefix: bytes) -> bytes | None:
+    """Return the least key above all keys with this prefix."""
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        return None
+    return stripped[:-1] + bytes((stripped[-1] + 1,))
