@@ -40,7 +40,7 @@ class CellState(TableState):
     _values: list[Any]
 
     def __init__(self, scope: KeyScope, name: str, serializer: Serializer) -> None:
-        super().__init__(scope, name, repr(serializer.type_info))
+        super().__init__(scope, name, serializer.type_info)
         self._read: Callable[[bytes], Any] = serializer.decode
         self._fit = serializer.fit
         self._plain = serializer.plain

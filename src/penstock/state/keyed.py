@@ -14,18 +14,26 @@ from penstock.datastream.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.errors import InvalidJobError, StateDeclaredTwiceError
+from penstock.errors import InvalidJobError, StateDeclaredTwiceError, StateTypeChangedError
 from penstock.state.aggregating_state import KeyedAggregatingState
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
+from penstock.state.evolution import Incompatible
 from penstock.state.keys import KeyCodec
 from penstock.state.list_state import KeyedListState
 from penstock.state.map_state import KeyedMapState
+from penstock.state.migration import RewritingStore, rewriter
 from penstock.state.raw_state import KeyedRawState
 from penstock.state.reducing_state import KeyedReducingState
 from penstock.state.scope import KeyScope
 from penstock.state.serializers import serializer_for
-from penstock.state.table import TableInfo, TableState, read_registry, registry_key
+from penstock.state.table import (
+    TableInfo,
+    TableState,
+    read_registry,
+    registry_key,
+    table_prefix,
+)
 from penstock.state.value_state import KeyedValueState
 
 __all__ = ["KeyedStates"]
@@ -40,15 +48,21 @@ class KeyedStates(KeyScope):
     ``current`` to the number of a record's key before the function sees the record, and calls
     ``take_delta`` at the end. States handed out stay good across ``bind``: a function that is kept
     for the next micro-batch keeps them. They may also be asked for before the first ``bind``.
+
+    A state that the store holds under an older type is migrated where it is declared: from then on
+    all reads show the new type, and the delta holds the whole table rewritten. So it happens with
+    this micro-batch or not at all; a lost try leaves the old values, and the next one migrates
+    again.
     """
 
-    __slots__ = ("_registry", "_states", "_unregistered")
+    __slots__ = ("_registry", "_states", "_unregistered", "_unwritten")
 
     def __init__(self, step_name: str, key_codec: KeyCodec) -> None:
         super().__init__(step_name, key_codec)
         self._states: dict[str, TableState] = {}
         self._registry: dict[str, TableInfo] = {}
         self._unregistered: dict[str, TableInfo] = {}
+        self._unwritten: dict[str, RewritingStore] = {}
 
     def bind(
         self,
@@ -60,6 +74,7 @@ class KeyedStates(KeyScope):
         self._enter(store, routed_keys, keys)
         self._registry = read_registry(store)
         self._unregistered = {}
+        self._unwritten = {}
         for state in self._states.values():
             state.bind(self._table_of(state))
 
@@ -134,7 +149,13 @@ class KeyedStates(KeyScope):
             delta.values.append(self._unregistered[name].encode())
         self._unregistered = {}
         for state in sorted(self._states.values(), key=self._table_of):
-            state.take_changes(delta)
+            rewriting = self._unwritten.pop(state.name, None)
+            if rewriting is None:
+                state.take_changes(delta)
+            else:
+                changes = Delta()
+                state.take_changes(changes)
+                rewriting.add_unwritten(table_prefix(self._table_of(state)), changes, delta)
         return delta
 
     def _check(self, descriptor: StateDescriptor) -> None:
@@ -152,7 +173,10 @@ class KeyedStates(KeyScope):
     def _declare(self, state: S) -> S:
         known = self._states.get(state.name)
         if known is not None:
-            self._check_same(state, known.info(0))
+            info = known.info(0)
+            if not state.is_as(info):
+                declared = str(state.info(0))
+                raise StateDeclaredTwiceError(self.step, state.name, str(info), declared)
             assert isinstance(known, type(state))
             return known
         state.bind(self._table_of(state))
@@ -163,12 +187,25 @@ class KeyedStates(KeyScope):
         info = self._registry.get(state.name)
         if info is None:
             taken = (known.table for known in self._registry.values())
-            info = state.info(max(taken, default=0) + 1)
-            self._registry[state.name] = self._unregistered[state.name] = info
-        self._check_same(state, info)
+            info = self._register(state.name, state.info(max(taken, default=0) + 1))
+        elif not state.is_as(info):
+            info = self._migrate(state, info)
         return info.table
 
-    def _check_same(self, state: TableState, known: TableInfo) -> None:
-        declared = state.info(known.table)
-        if declared != known:
-            raise StateDeclaredTwiceError(self.step, state.name, str(known), str(declared))
+    def _register(self, name: str, info: TableInfo) -> TableInfo:
+        self._registry[name] = self._unregistered[name] = info
+        return info
+
+    def _migrate(self, state: TableState, known: TableInfo) -> TableInfo:
+        declared = state.info(known.table, known.generation + 1)
+        rewrite = rewriter(known, declared)
+        if isinstance(rewrite, Incompatible):
+            raise StateTypeChangedError(
+                self.step, state.name, str(known), str(declared), rewrite.reason
+            )
+        if rewrite is not None:
+            if not isinstance(self.store, RewritingStore):
+                self.store = RewritingStore(self.store)
+            self.store.rewrite(table_prefix(known.table), rewrite)
+            self._unwritten[state.name] = self.store
+        return self._register(state.name, declared)

@@ -12,12 +12,11 @@ from penstock.state.delta import Delta
 from penstock.state.keys import KeyCodec
 from penstock.state.scope import UNLOADED, KeyScope
 from penstock.state.serializers import serializer_for
-from penstock.state.table import TableState
+from penstock.state.table import MAP_STATE, NO_VALUE, TableState
 
 __all__ = ["KeyedMapState"]
 
 _ABSENT: Any = object()
-_NONE = b""  # no other value has an encoding of no bytes
 
 
 class _Entries:
@@ -39,7 +38,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
 
     __slots__ = ("_codec", "_codes", "_fit", "_maps", "_plain", "_read", "_write")
 
-    kind = "map state"
+    kind = MAP_STATE
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
         key_type_info: TypeInformation,
         value_type_info: TypeInformation,
     ) -> None:
-        super().__init__(scope, name, repr(type_info))
+        super().__init__(scope, name, type_info)
         serializer = serializer_for(value_type_info)
         self._codec = KeyCodec(key_type_info, scope.step)
         self._read = serializer.decode
@@ -138,7 +137,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
 
     def _written(self, index: int, code: bytes, value: Any) -> bytes:
         if value is None:
-            return _NONE
+            return NO_VALUE
         try:
             return self._write(value)
         except TypeMismatchError as error:

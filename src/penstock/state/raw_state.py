@@ -10,6 +10,7 @@ from penstock.errors import TypeMismatchError
 from penstock.state.cells import CellState
 from penstock.state.scope import UNLOADED, KeyScope
 from penstock.state.serializers import serializer_for
+from penstock.state.table import RAW_STATE
 
 __all__ = ["KeyedRawState"]
 
@@ -19,7 +20,7 @@ class KeyedRawState(CellState, RawState):
 
     __slots__ = ()
 
-    kind = "raw state"
+    kind = RAW_STATE
 
     def __init__(self, scope: KeyScope, name: str, type_info: TypeInformation) -> None:
         super().__init__(scope, name, serializer_for(type_info))

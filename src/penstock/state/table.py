@@ -11,25 +11,48 @@ from abc import abstractmethod
 
 import msgspec
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.state import State
 from penstock.errors import StateTypeMismatchError, TypeMismatchError
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.scope import KeyScope
+from penstock.state.type_text import spell
 
-__all__ = ["REGISTRY", "TableInfo", "TableState", "read_registry", "registry_key", "table_prefix"]
+__all__ = [
+    "MAP_STATE",
+    "NO_VALUE",
+    "RAW_STATE",
+    "REGISTRY",
+    "TableInfo",
+    "TableState",
+    "read_registry",
+    "registry_key",
+    "table_prefix",
+]
 
 REGISTRY = 0
+
+MAP_STATE = "map state"
+RAW_STATE = "raw state"
+
+NO_VALUE = b""
+"""What a map state stores for a key that is there with None; no value encodes to no bytes."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
 class TableInfo(msgspec.Struct, frozen=True, array_like=True):
-    """What the registry says about a state."""
+    """What the registry says about a state.
+
+    ``type`` is text of `penstock.state.type_text`: a store can be decoded without the program.
+    ``generation`` counts the migrations from one type to another.
+    """
 
     table: int
     kind: str
     type: str
+    generation: int = 0
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.type}"
@@ -45,19 +68,23 @@ decode_info = msgspec.msgpack.Decoder(TableInfo).decode
 class TableState(State):
     """A state that keeps its values in one table of the store."""
 
-    __slots__ = ("_prefix", "_scope", "name", "type_name")
+    __slots__ = ("_prefix", "_scope", "name", "type_text")
 
     kind: str
 
-    def __init__(self, scope: KeyScope, name: str, type_name: str) -> None:
+    def __init__(self, scope: KeyScope, name: str, type_info: TypeInformation) -> None:
         self._scope = scope
         self._prefix = b""
         self.name = name
-        self.type_name = type_name
+        self.type_text = spell(type_info)
 
-    def info(self, table: int) -> TableInfo:
+    def info(self, table: int, generation: int = 0) -> TableInfo:
         """Return the registry entry of this state under a table id."""
-        return TableInfo(table, self.kind, self.type_name)
+        return TableInfo(table, self.kind, self.type_text, generation)
+
+    def is_as(self, info: TableInfo) -> bool:
+        """Tell whether a registry entry describes a state of this kind and type."""
+        return (info.kind, info.type) == (self.kind, self.type_text)
 
     def bind(self, table: int) -> None:
         """Forget all values and begin a new micro-batch on the given table."""

@@ -15,7 +15,7 @@ from penstock.errors import (
 ERRORS = [
     StateTypeMismatchError("step", "state", ("a", 1), "f0", lambda: None, Types.LONG()),
     UnstableKeyError("step", object()),
-    StateDeclaredTwiceError("step", "state", "value state of Long", "list state of Long"),
+    StateDeclaredTwiceError("step", "state", "value state of LONG", "list state of LONG"),
     CorruptStateError("/some/file", "it is missing"),
     StateTooLargeError("step", "state", 10, 5),
 ]

@@ -1,0 +1,115 @@
+"""Stored values brought from an older type of their state to the one declared now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from operator import itemgetter
+
+from penstock.common.typeinfo import MapTypeInfo, TypeInformation
+from penstock.state.backends.base import StateStore
+from penstock.state.delta import Delta
+from penstock.state.evolution import Incompatible, Migration, compatibility
+from penstock.state.serializers import serializer_for
+from penstock.state.table import MAP_STATE, NO_VALUE, TableInfo
+from penstock.state.type_text import parse
+
+__all__ = ["RewritingStore", "later_of", "rewriter"]
+
+Rewrite = Callable[[bytes], bytes]
+
+
+def rewriter(old: TableInfo, new: TableInfo) -> Rewrite | Incompatible | None:
+    """Return what makes stored values of one type those of another; None if they stay as they are.
+
+    Only the type of a state evolves, never its kind.
+    """
+    if old.kind != new.kind:
+        return Incompatible(f"a {old.kind} cannot become a {new.kind}")
+    if old.type == new.type:
+        return None
+    try:
+        before, now = parse(old.type), parse(new.type)
+    except ValueError as error:
+        return Incompatible(str(error))
+    found = compatibility(before, now)
+    if isinstance(found, Incompatible):
+        return found
+    if not isinstance(found, Migration) or found.same_bytes:
+        return None
+    if old.kind == MAP_STATE:
+        return _of_map_entries(before, now)
+    return _of_values(before, now, found)
+
+
+def later_of(first: TableInfo, second: TableInfo) -> TableInfo | None:
+    """Return which of two descriptions of one state is the newer one; None if they do not agree.
+
+    Subtasks migrate each for itself, so a snapshot may catch some before and some after it.
+    """
+    older, newer = sorted((first, second), key=lambda info: info.generation)
+    if not isinstance(rewriter(older, newer), Incompatible):
+        return newer
+    if older.generation == newer.generation and not isinstance(
+        rewriter(newer, older), Incompatible
+    ):
+        return older
+    return None
+
+
+def _of_values(before: TypeInformation, now: TypeInformation, found: Migration) -> Rewrite:
+    read, convert, write = serializer_for(before).decode, found.convert, serializer_for(now).write
+    return lambda data: write(convert(read(data)))
+
+
+def _of_map_entries(before: TypeInformation, now: TypeInformation) -> Rewrite:
+    assert isinstance(before, MapTypeInfo)
+    assert isinstance(now, MapTypeInfo)
+    found = compatibility(before.value, now.value)
+    assert isinstance(found, Migration)
+    rewrite = _of_values(before.value, now.value, found)
+    return lambda data: NO_VALUE if data == NO_VALUE else rewrite(data)
+
+
+class RewritingStore(StateStore):
+    """A store whose tables of an older type read as if they had been rewritten already."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.version = store.version
+        self._store = store
+        self._rewrites: dict[bytes, Rewrite] = {}
+
+    def rewrite(self, table_prefix: bytes, rewrite: Rewrite) -> None:
+        """Show all values of a table rewritten from here on."""
+        self._rewrites[table_prefix] = rewrite
+
+    def add_unwritten(self, table_prefix: bytes, changes: Delta, delta: Delta) -> None:
+        """Append to a delta the changes of a table and, rewritten, all that they leave as it is."""
+        changed = {*changes.keys, *changes.deletes}
+        kept = (entry for entry in self.scan(table_prefix) if entry[0] not in changed)
+        written = zip(changes.keys, changes.values, strict=True)
+        for key, value in merge(kept, written, key=itemgetter(0)):
+            delta.keys.append(key)
+            delta.values.append(value)
+        delta.deletes += changes.deletes
+
+    def get(self, key: bytes) -> bytes | None:  # noqa: D102
+        return self._shown(key, self._store.get(key))
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:  # noqa: D102
+        return list(map(self._shown, keys, self._store.get_many(keys)))
+
+    def scan_between(  # noqa: D102
+        self, start: bytes, stop: bytes | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        rewrites = self._rewrites
+        for key, value in self._store.scan_between(start, stop):
+            rewrite = rewrites.get(key[:2])
+            yield key, value if rewrite is None else rewrite(value)
+
+    def close(self) -> None:  # noqa: D102
+        self._store.close()
+
+    def _shown(self, key: bytes, value: bytes | None) -> bytes | None:
+        rewrite = self._rewrites.get(key[:2])
+        return value if rewrite is None or value is None else rewrite(value)
