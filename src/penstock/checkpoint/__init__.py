@@ -1,0 +1,1 @@
+"""Consistent snapshots of a whole job: barriers, the cut, the coordinator, what lies on disk."""

@@ -1,0 +1,219 @@
+"""The journal: one append-only sequence per job, in which things count in one order.
+
+An entry is a file named by its index, created only if absent. Whoever creates the next index has
+written the next fact; a driver that slept while another one took over finds its next index taken
+and learns it there. So a checkpoint is complete when its entry is, and not before.
+
+The sequence does not grow for ever: now and then a summary takes the place of all before it. A
+deleted index may be created again by a driver that slept; it lies before the newest summary, so
+nobody reads it, and its writer sees the higher indexes and stops.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from pathlib import PurePosixPath
+
+import msgspec
+
+from penstock.checkpoint.journal_entries import (
+    AttemptStarted,
+    CheckpointCompleted,
+    CheckpointDiscarded,
+    CheckpointIdsReserved,
+    CommitsDone,
+    CommitsStarted,
+    EndStatus,
+    JobEnded,
+    JournalEntry,
+    JournalState,
+    Summary,
+    journal_state,
+)
+from penstock.checkpoint.storage import Storage
+from penstock.crash_points import CrashPoint, reach
+from penstock.errors import CorruptJournalError, FencedError
+
+__all__ = [
+    "AttemptStarted",
+    "CheckpointCompleted",
+    "CheckpointDiscarded",
+    "CheckpointIdsReserved",
+    "CommitsDone",
+    "CommitsStarted",
+    "EndStatus",
+    "JobEnded",
+    "Journal",
+    "JournalEntry",
+    "JournalState",
+    "Summary",
+    "journal_state",
+]
+
+DIRECTORY = "journal"
+_DIGITS = 12
+_SUMMARISE_AFTER = 1000
+
+
+class _Body(msgspec.Struct, frozen=True):
+    entry: msgspec.Raw
+    crc: int
+
+
+class Journal:
+    """A job's journal, seen by one driver or one reader; any thread may call.
+
+    A driver reads, then appends its `AttemptStarted`: from then on this object remembers the tail
+    it knows, and everything it appends is refused once somebody else has appended anything.
+    """
+
+    def __init__(self, storage: Storage, job: str, summarise_after: int = _SUMMARISE_AFTER) -> None:
+        self._storage = storage
+        self._job = job
+        self._summarise_after = summarise_after
+        self._lock = threading.RLock()
+        self._tail = 0
+        self._attempt: str | None = None
+        self._unsure: bytes | None = None
+
+    def entries(self) -> list[tuple[int, JournalEntry]]:
+        """Read all entries with their indexes, from the newest summary on.
+
+        Raises:
+            FencedError: if this driver has an attempt and another one has appended since.
+            CorruptJournalError: if an entry is missing or damaged.
+        """
+        with self._lock:
+            while True:
+                indexes = self._indexes()
+                try:
+                    found = self._read_back(indexes)
+                    break
+                except CorruptJournalError:
+                    # What is missing may have been summarised just now.
+                    if self._indexes() == indexes:
+                        raise
+            if self._attempt is None:
+                self._tail = indexes[-1] if indexes else 0
+            else:
+                self._check(indexes)
+            return found
+
+    def state(self) -> JournalState:
+        """Read all entries and return what they mean; raises as `entries` does."""
+        return journal_state(self.entries())
+
+    def append(self, entry: JournalEntry) -> int:
+        """Write the next entry, behind everything this journal has read or written.
+
+        If it raises an OSError, the entry may be there or not; appending it again writes it once.
+
+        Raises:
+            FencedError: if somebody else has appended; the entry does not count.
+            ValueError: if the entry is of another attempt than this journal's.
+        """
+        if not isinstance(entry, AttemptStarted) and entry.attempt != self._attempt:
+            msg = f"{entry} is not of attempt {self._attempt}, which this journal writes for"
+            raise ValueError(msg)
+        with self._lock:
+            reach(CrashPoint.JOURNAL_BEFORE_APPEND)
+            indexes = self._append(entry)
+            if isinstance(entry, AttemptStarted):
+                self._attempt = entry.attempt
+            reach(CrashPoint.JOURNAL_AFTER_APPEND)
+            if len(indexes) > self._summarise_after:
+                self._summarise()
+            return self._tail
+
+    def check_tail(self) -> None:
+        """Make sure that this driver is still the one; called before it deletes or commits.
+
+        Raises:
+            FencedError: if somebody else has appended.
+        """
+        with self._lock:
+            self._settle()
+            self._check(self._indexes())
+
+    def _read_back(self, indexes: list[int]) -> list[tuple[int, JournalEntry]]:
+        found: list[tuple[int, JournalEntry]] = []
+        for index, below in zip(reversed(indexes), [*indexes[-2::-1], 0], strict=False):
+            found.append((index, self._read(index)))
+            if isinstance(found[-1][1], Summary):
+                break
+            if below != index - 1:
+                raise CorruptJournalError(self._shown(index - 1), "it is missing")
+        return found[::-1]
+
+    def _append(self, entry: JournalEntry) -> list[int]:
+        body = _encode(entry)
+        if self._settle() != body:
+            try:
+                self._unsure = body
+                self._storage.create(_path(self._tail + 1), body)
+            except FileExistsError:
+                self._unsure = None
+                raise self._fenced(entry.attempt, self._tail + 1) from None
+            self._tail += 1
+            self._unsure = None
+        indexes = self._indexes()
+        self._check(indexes, entry.attempt)
+        return indexes
+
+    def _settle(self) -> bytes | None:
+        """Find out whether a write that failed with an OSError has happened; return it if so."""
+        unsure, self._unsure = self._unsure, None
+        if unsure is None:
+            return None
+        try:
+            if self._storage.read(_path(self._tail + 1)) != unsure:
+                return None
+        except FileNotFoundError:
+            return None
+        self._tail += 1
+        return unsure
+
+    def _summarise(self) -> None:
+        entries = self.entries()
+        summary = Summary(self._attempt or "", time.time(), journal_state(entries))
+        for index in self._append(summary):
+            if index < self._tail:
+                self._storage.delete(_path(index))
+
+    def _indexes(self) -> list[int]:
+        names = [PurePosixPath(path).name for path in self._storage.list(DIRECTORY)]
+        return [int(n) for n in names if len(n) == _DIGITS and n.isdecimal()]
+
+    def _check(self, indexes: list[int], attempt: str | None = None) -> None:
+        if indexes and indexes[-1] > self._tail:
+            raise self._fenced(attempt or self._attempt or "", indexes[-1])
+
+    def _fenced(self, attempt: str, index: int) -> FencedError:
+        return FencedError(self._job, attempt, self._read(index).attempt)
+
+    def _read(self, index: int) -> JournalEntry:
+        path = _path(index)
+        try:
+            body = msgspec.json.decode(self._storage.read(path), type=_Body)
+            if zlib.crc32(bytes(body.entry)) != body.crc:
+                raise CorruptJournalError(self._shown(index), "its checksum is wrong")
+            entry: JournalEntry = msgspec.json.decode(body.entry, type=JournalEntry)
+        except FileNotFoundError:
+            raise CorruptJournalError(self._shown(index), "it is missing") from None
+        except msgspec.DecodeError as error:
+            raise CorruptJournalError(self._shown(index), str(error)) from None
+        return entry
+
+    def _shown(self, index: int) -> str:
+        return self._storage.where(_path(index))
+
+
+def _path(index: int) -> str:
+    return f"{DIRECTORY}/{index:0{_DIGITS}d}"
+
+
+def _encode(entry: JournalEntry) -> bytes:
+    raw = msgspec.json.encode(entry)
+    return msgspec.json.encode(_Body(msgspec.Raw(raw), zlib.crc32(raw)))

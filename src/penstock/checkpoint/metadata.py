@@ -1,0 +1,136 @@
+"""What a checkpoint is, written down: enough to restore a job from it alone.
+
+These structs are a file format. A field may be added with a default; none may be renamed,
+removed or given another meaning without a new version in `metadata_codec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from penstock.ids import OperatorUid
+from penstock.state.backends.base import FileRef, StateRef
+from penstock.task.layout import file_name
+
+__all__ = [
+    "CheckpointMetadata",
+    "CommittableState",
+    "OperatorSnapshot",
+    "SinkState",
+    "SourceState",
+    "SubtaskStats",
+    "files_of",
+    "full_bytes",
+    "new_bytes",
+]
+
+
+class CommittableState(Struct, frozen=True):
+    """What a sink prepared at the barrier of a checkpoint and nobody knew to be committed."""
+
+    checkpoint: int
+    data: bytes
+
+
+class SinkState(Struct, frozen=True):
+    """A sink at the cut: all it owes up to this checkpoint, and what it has not rolled yet."""
+
+    committables: list[CommittableState]
+    state: list[bytes]
+
+
+class SourceState(Struct, frozen=True):
+    """A source at the cut: the position of every split; nothing follows if it has finished."""
+
+    positions: dict[str, int]
+    finished: bool
+
+
+class SubtaskStats(Struct, frozen=True):
+    """What a checkpoint cost one subtask; durations in seconds, `acknowledged` a time."""
+
+    start_delay_s: float = 0.0
+    alignment_s: float = 0.0
+    sync_s: float = 0.0
+    async_s: float = 0.0
+    acknowledged: float = 0.0
+    bytes_held: int = 0
+    new_bytes: int = 0
+    full_bytes: int = 0
+
+
+class OperatorSnapshot(Struct, frozen=True):
+    """One operator at the cut, found again by its uid."""
+
+    uid: str
+    name: str
+    kind: str
+    parallelism: int
+    max_parallelism: int
+    version: int
+    """Number of the stage's micro-batch behind which the cut is."""
+    backend: str | None = None
+    key_type: str = ""
+    keyed: list[StateRef] = []
+    """Per subtask; its files lie in `<job>/shared/<uid's directory>/<subtask>`."""
+    operator_state: list[bytes] = []
+    """Per subtask, as `state.operator_state` encodes it."""
+    source: SourceState | None = None
+    sink: SinkState | None = None
+    ended: bool = False
+    """Whether all of its input was before the cut."""
+    timers: bytes = b""
+    stats: list[SubtaskStats] = []
+    """Per subtask."""
+
+
+class CheckpointMetadata(Struct, frozen=True):
+    """One completed checkpoint or savepoint."""
+
+    job_id: str
+    job_name: str
+    attempt: str
+    checkpoint: int
+    kind: str
+    triggered: float
+    completed: float
+    penstock_version: str
+    operators: list[OperatorSnapshot]
+    properties: dict[str, str] = {}
+
+    def operator(self, uid: str) -> OperatorSnapshot | None:
+        """Return the operator of a uid, None if the checkpoint has none."""
+        return next((o for o in self.operators if o.uid == uid), None)
+
+
+def new_bytes(meta: CheckpointMetadata) -> int:
+    """Return how many bytes of state were written for this checkpoint alone."""
+    return sum(stats.new_bytes for operator in meta.operators for stats in operator.stats)
+
+
+def full_bytes(meta: CheckpointMetadata) -> int:
+    """Return how many bytes of state a restore would read."""
+    return sum(stats.full_bytes for operator in meta.operators for stats in operator.stats)
+
+
+def files_of(meta: CheckpointMetadata) -> list[str]:
+    """Return the state files of a checkpoint, relative to `<job>/shared`, each once, sorted."""
+    return sorted(
+        {
+            f"{file_name(OperatorUid(operator.uid))}/{subtask}/{file.name}"
+            for operator in meta.operators
+            for subtask, ref in enumerate(operator.keyed)
+            for file in file_refs(ref)
+        }
+    )
+
+
+def file_refs(ref: StateRef) -> Iterator[FileRef]:
+    """Iterate over the files of one subtask's state, the oldest first."""
+    if ref.base is not None:
+        yield ref.base
+    if ref.tables is not None:
+        yield from ref.tables.files
+    yield from ref.deltas
