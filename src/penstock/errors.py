@@ -594,3 +594,56 @@ class JobAlreadyRunningError(PenstockError):
             f"job {self.job!r} already runs: process {self.pid} on {self.host} was heard of at "
             f"{self.since}; cancel or stop it first, or run this program under another job id"
         )
+
+
+class CommitFailedError(ConnectorError):
+    """A sink could not commit; ``kind`` is "failed", or "unknown" if it may have happened."""
+
+    def __init__(self, step: str, kind: str, count: int, reason: str) -> None:
+        super().__init__(step, kind, count, reason)
+        self.step = step
+        self.kind = kind
+        self.count = count
+        self.reason = reason
+
+    def __str__(self) -> str:
+        what = "1 commit" if self.count == 1 else f"{self.count} commits"
+        if self.kind == "unknown":
+            return (
+                f"step {self.step!r}: nobody knows whether {what} took place: {self.reason}; "
+                "restore the checkpoint: commits that took place are not repeated"
+            )
+        return (
+            f"step {self.step!r}: {what} failed: {self.reason}; nothing was dropped, the "
+            "checkpoint still holds them: remove the cause and restore it"
+        )
+
+
+class LostPendingFileError(ConnectorError):
+    """A file that waited for its commit is gone, and it is not under its final name either."""
+
+    def __init__(self, pending: str, final: str) -> None:
+        super().__init__(pending, final)
+        self.pending = pending
+        self.final = final
+
+    def __str__(self) -> str:
+        return (
+            f"pending file {self.pending} is gone and there is no {self.final}; put one of the "
+            "two back (if the final file was moved away, an empty file in its place will do)"
+        )
+
+
+class OccupiedPathError(ConnectorError):
+    """Another file lies where a finished one should go."""
+
+    def __init__(self, pending: str, final: str) -> None:
+        super().__init__(pending, final)
+        self.pending = pending
+        self.final = final
+
+    def __str__(self) -> str:
+        return (
+            f"pending file {self.pending} cannot become {self.final}: another file is there, and "
+            "existing files are never overwritten; move that file away"
+        )
