@@ -11,13 +11,9 @@ _TRACKING = "keyed-state-enabled sample-interval history-size state-name-as-vari
 # A prefix, and the rest of each key under it.
 _GROUPS: Mapping[str, str] = {
     "execution.checkpointing.": """
-        interval interval-during-backlog mode timeout sync-phase-timeout min-pause
-        max-concurrent-checkpoints tolerable-failed-checkpoints num-retained
-        externalized-checkpoint-retention dir savepoint-dir create-subdir storage incremental
-        data-inline-threshold write-buffer-size snapshot-compression aligned-checkpoint-timeout
-        during-recovery.enabled checkpoints-after-tasks-finish
-        checkpoints-after-tasks-finish.enabled cleaner.parallel-mode local-backup.enabled
-        local-backup.dirs
+        interval-during-backlog sync-phase-timeout create-subdir data-inline-threshold
+        write-buffer-size snapshot-compression aligned-checkpoint-timeout during-recovery.enabled
+        cleaner.parallel-mode local-backup.enabled local-backup.dirs
     """,
     "execution.checkpointing.unaligned.": """
         enabled forced max-subtasks-per-channel-state-file interruptible-timers.enabled
@@ -28,19 +24,16 @@ _GROUPS: Mapping[str, str] = {
         max-subtasks-per-file
     """,
     "execution.state-recovery.": """
-        path claim-mode ignore-unclaimed-state from-local without-channel-state.checkpoint-id
-        approximate-local-recovery
+        from-local without-channel-state.checkpoint-id approximate-local-recovery
     """,
     "execution.": """
         attached target buffer-timeout buffer-timeout.enabled buffer-timeout.interval
-        savepoint.path savepoint.ignore-unclaimed-state savepoint-restore-mode
     """,
     "pipeline.": """
         sources.pause-until-first-checkpoint auto-generate-uids auto-watermark-interval
         object-reuse operator-chaining operator-chaining.enabled jars classpaths
         global-job-parameters generic-types force-kryo closure-cleaner-level
     """,
-    "state.": "checkpoints.dir savepoints.dir checkpoints.num-retained backend.incremental",
     "state.changelog.": """
         enabled storage periodic-materialize.enabled periodic-materialize.interval
         max-failures-allowed dstl.dfs.base-path dstl.dfs.compression.enabled
@@ -78,18 +71,8 @@ _GROUPS: Mapping[str, str] = {
         executor.write-io-parallelism executor.inline-write executor.inline-coordinator
         sync.enforce-local checkpoint.transfer-thread-num
     """,
-    "restart-strategy.": """
-        type fixed-delay.attempts fixed-delay.delay failure-rate.max-failures-per-interval
-        failure-rate.failure-rate-interval failure-rate.delay
-    """,
-    "restart-strategy.exponential-delay.": """
-        initial-backoff max-backoff backoff-multiplier jitter-factor reset-backoff-threshold
-        attempts-before-reset-backoff
-    """,
-    "heartbeat.": "interval timeout rpc-failure-threshold",
-    "jobmanager.execution.": "failover-strategy attempts-history-size",
-    "web.": "exception-history-size checkpoints.history",
-    "": "restart-strategy sink.committer.retries",
+    "heartbeat.": "rpc-failure-threshold",
+    "jobmanager.execution.": "failover-strategy",
 }
 
 _PREFIXES = (

@@ -7,6 +7,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from penstock.common.checkpoint_options import CHECKPOINT_OPTIONS
 from penstock.common.config_options import ConfigOption, parse
 from penstock.common.configuration import Configuration
 from penstock.common.flink_keys import FLINK_KEYS, is_flink_key
@@ -18,6 +19,7 @@ from penstock.common.option_kinds import (
     choice,
     integer,
 )
+from penstock.common.recovery_options import RECOVERY_OPTIONS
 from penstock.errors import UnknownOptionError
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "STATE_COMPACT_AFTER_DELTAS",
     "STATE_LOCAL_DIR",
     "WORK_DIR",
+    "check_pair",
+    "overlay",
     "validate",
 ]
 
@@ -71,7 +75,9 @@ RUNTIME_MODE = ConfigOption(
 )
 STATE_BACKEND = ConfigOption(
     "state.backend.type",
-    choice("hashmap", "memory", aliases={"filesystem": "hashmap", "jobmanager": "memory"}),
+    choice(
+        "hashmap", "rocksdb", "memory", aliases={"filesystem": "hashmap", "jobmanager": "memory"}
+    ),
     "hashmap",
     "Where state lives while the job runs.",
     fallback_keys=("state.backend",),
@@ -157,6 +163,8 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (
     STATE_COMPACT_AFTER_DELTAS,
     SOURCE_POLL_INTERVAL,
     INGESTION_DIR,
+    *CHECKPOINT_OPTIONS,
+    *RECOVERY_OPTIONS,
 )
 
 _BY_KEY: dict[str, ConfigOption[Any]] = {
@@ -171,16 +179,37 @@ def validate(configuration: Configuration) -> None:
         UnknownOptionError: a key is known neither here nor to Flink.
         OptionValueError: a value is not of its option's kind.
     """
-    without_effect = []
-    for key in sorted(configuration.key_set()):
-        if key in _BY_KEY:
-            parse(key, _BY_KEY[key], configuration.get(key))
-        elif is_flink_key(key):
-            without_effect.append(key)
-        elif not key.startswith("spark."):
-            raise UnknownOptionError(key, _nearest(key))
+    keys = sorted(configuration.key_set())
+    without_effect = [key for key in keys if not check_pair(key, configuration.get(key))]
     if without_effect:
         _log.warning("Flink options without effect in penstock: %s", ", ".join(without_effect))
+
+
+def check_pair(key: str, value: object) -> bool:
+    """Check one key and its value; tell whether it has an effect.
+
+    Raises:
+        UnknownOptionError: the key is known neither here nor to Flink.
+        OptionValueError: the value is not of its option's kind.
+    """
+    if key in _BY_KEY:
+        parse(key, _BY_KEY[key], value)
+        return True
+    if is_flink_key(key):
+        return False
+    if not key.startswith("spark."):
+        raise UnknownOptionError(key, _nearest(key))
+    return True
+
+
+def overlay(configuration: Configuration, later: Configuration) -> None:
+    """Put what was set later over a configuration, whichever spelling of a key either used."""
+    for key in later.key_set():
+        if key in _BY_KEY:
+            option = _BY_KEY[key]
+            for spelling in (option.key, *option.fallback_keys):
+                configuration.remove_config(spelling)
+    configuration.add_all(later)
 
 
 def _nearest(key: str) -> str | None:

@@ -1,0 +1,172 @@
+"""What the configuration says about checkpoints and recovery, read once per job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from penstock.common import checkpoint_options as checkpoints
+from penstock.common import recovery_options as recovery
+from penstock.common.config_options import read
+from penstock.common.configuration import Configuration
+from penstock.errors import ConfigurationError
+
+__all__ = [
+    "CheckpointSettings",
+    "ClaimMode",
+    "Guarantee",
+    "Retention",
+    "StorageKind",
+    "read_checkpoint_settings",
+]
+
+
+class Guarantee(Enum):
+    """What a record may do to state and output when the job fails and comes back."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    """Count once."""
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+    """Count once or more; barriers hold nothing up."""
+    AT_MOST_ONCE = "AT_MOST_ONCE"
+    """Count once or not at all; sources are not rewound."""
+
+
+class Retention(Enum):
+    """What becomes of completed checkpoints when the job is cancelled."""
+
+    NO_EXTERNALIZED = "NO_EXTERNALIZED_CHECKPOINTS"
+    """They are the job's own, and go with it."""
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    """They go with it, and stay when it fails."""
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+    """They stay."""
+
+
+class ClaimMode(Enum):
+    """Whose the snapshot is that a job starts from."""
+
+    NO_CLAIM = "NO_CLAIM"
+    """Its owner's: none of its files is ever deleted, and the first checkpoint is full."""
+    CLAIM = "CLAIM"
+    """The job's: it goes when it is subsumed."""
+
+
+class StorageKind(Enum):
+    """Where the bytes of a checkpoint go."""
+
+    JOBMANAGER = "jobmanager"
+    """Into the metadata, and with a directory that goes there; without one all is in memory."""
+    FILESYSTEM = "filesystem"
+    """Into files of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """Settings of one job's checkpoints; times in seconds.
+
+    `enabled` says whether checkpoints come by themselves; savepoints can be asked for anyway.
+    """
+
+    enabled: bool
+    interval_s: float | None
+    records: int | None
+    mode: Guarantee
+    timeout_s: float
+    min_pause_s: float
+    max_concurrent: int
+    tolerable_failures: int
+    retained: int
+    retention: Retention
+    storage: StorageKind
+    directory: Path | None
+    savepoint_directory: Path | None
+    incremental: bool
+    synchronous: bool
+    final_checkpoint: bool
+    restore_path: Path | None
+    claim_mode: ClaimMode
+    allow_non_restored_state: bool
+    committer_retries: int
+    accept_duplicates: bool
+    heartbeat_interval_s: float
+    heartbeat_timeout_s: float
+    job_id: str | None
+    exception_history: int
+    checkpoint_history: int
+    attempt_history: int
+
+
+def read_checkpoint_settings(
+    configuration: Configuration, *, batch_mode: bool = False
+) -> CheckpointSettings:
+    """Read all there is to know; a job in BATCH mode takes no checkpoints, as in Flink.
+
+    Raises:
+        ConfigurationError: two settings contradict each other, or a value is not of its kind.
+    """
+    interval = read(configuration, checkpoints.CHECKPOINT_INTERVAL)
+    records = read(configuration, checkpoints.CHECKPOINT_RECORDS)
+    settings = CheckpointSettings(
+        enabled=not batch_mode and (interval is not None or records is not None),
+        interval_s=None if interval is None else interval.total_seconds(),
+        records=records,
+        mode=Guarantee(read(configuration, checkpoints.CHECKPOINTING_MODE)),
+        timeout_s=read(configuration, checkpoints.CHECKPOINT_TIMEOUT).total_seconds(),
+        min_pause_s=read(configuration, checkpoints.MIN_PAUSE).total_seconds(),
+        max_concurrent=read(configuration, checkpoints.MAX_CONCURRENT_CHECKPOINTS),
+        tolerable_failures=read(configuration, checkpoints.TOLERABLE_FAILED_CHECKPOINTS),
+        retained=read(configuration, checkpoints.RETAINED_CHECKPOINTS),
+        retention=Retention(read(configuration, checkpoints.CHECKPOINT_RETENTION)),
+        storage=_storage(configuration),
+        directory=read(configuration, checkpoints.CHECKPOINT_DIR),
+        savepoint_directory=read(configuration, checkpoints.SAVEPOINT_DIR),
+        incremental=read(configuration, checkpoints.INCREMENTAL_CHECKPOINTS),
+        synchronous=read(configuration, checkpoints.STATE_SNAPSHOT) == "synchronous",
+        final_checkpoint=read(configuration, checkpoints.CHECKPOINTS_AFTER_TASKS_FINISH),
+        restore_path=read(configuration, checkpoints.RESTORE_PATH),
+        claim_mode=ClaimMode(read(configuration, checkpoints.CLAIM_MODE)),
+        allow_non_restored_state=read(configuration, checkpoints.IGNORE_UNCLAIMED_STATE),
+        committer_retries=read(configuration, checkpoints.COMMITTER_RETRIES),
+        accept_duplicates=read(configuration, checkpoints.ACCEPT_DUPLICATES),
+        heartbeat_interval_s=read(configuration, recovery.HEARTBEAT_INTERVAL).total_seconds(),
+        heartbeat_timeout_s=read(configuration, recovery.HEARTBEAT_TIMEOUT).total_seconds(),
+        job_id=read(configuration, checkpoints.JOB_ID),
+        exception_history=read(configuration, recovery.EXCEPTION_HISTORY),
+        checkpoint_history=read(configuration, checkpoints.CHECKPOINT_HISTORY),
+        attempt_history=read(configuration, recovery.ATTEMPT_HISTORY),
+    )
+    for contradiction in _contradictions(settings):
+        raise ConfigurationError(contradiction)
+    return settings
+
+
+def _storage(configuration: Configuration) -> StorageKind:
+    chosen = read(configuration, checkpoints.CHECKPOINT_STORAGE)
+    if chosen is not None:
+        return StorageKind(chosen)
+    directory = read(configuration, checkpoints.CHECKPOINT_DIR)
+    return StorageKind.JOBMANAGER if directory is None else StorageKind.FILESYSTEM
+
+
+def _contradictions(settings: CheckpointSettings) -> list[str]:
+    found = []
+    directory_key = checkpoints.CHECKPOINT_DIR.key
+    if settings.directory is None and settings.storage is StorageKind.FILESYSTEM:
+        found.append(
+            f"{checkpoints.CHECKPOINT_STORAGE.key} is filesystem, and no directory is set; "
+            f"set {directory_key}"
+        )
+    if settings.directory is None and settings.retention is not Retention.NO_EXTERNALIZED:
+        found.append(
+            f"{checkpoints.CHECKPOINT_RETENTION.key} is {settings.retention.value}, and "
+            f"checkpoints without a directory cannot outlive the job; set {directory_key}"
+        )
+    if settings.heartbeat_timeout_s <= settings.heartbeat_interval_s:
+        found.append(
+            f"{recovery.HEARTBEAT_TIMEOUT.key} must be longer than "
+            f"{recovery.HEARTBEAT_INTERVAL.key}, or a living driver counts as dead; got "
+            f"{settings.heartbeat_timeout_s:g} s and {settings.heartbeat_interval_s:g} s"
+        )
+    return found
