@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
 
+from penstock.common import pickling
+from penstock.datastream.functions import CheckpointedFunction, CheckpointListener, Function
 from penstock.errors import UnserializableFunctionError
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Stage
 from penstock.task.subtask import StageTask
 
 
 def ship(task: StageTask) -> bytes:
-    """Return the stage as bytes.
+    """Return the stage as bytes, with an instance of its own for every step.
 
     Raises:
         UnserializableFunctionError: naming the step and the object it captured.
     """
     try:
-        data: bytes = cloudpickle.dumps(task)
+        own = replace(task, stage=_with_own_functions(task.stage))
+        data: bytes = cloudpickle.dumps(own)
     except Exception as error:
         raise _explain(task, error) from None
     return data
+
+
+def _with_own_functions(stage: Stage) -> Stage:
+    """Copy a function object that is given to several steps: each opens and saves its own."""
+    seen: set[int] = set()
+    return replace(stage, nodes=tuple(_with_own_function(node, seen) for node in stage.nodes))
+
+
+def _with_own_function(node: Node, seen: set[int]) -> Node:
+    function = node.function
+    if not isinstance(function, (Function, CheckpointedFunction, CheckpointListener)):
+        return node
+    if id(function) in seen:
+        return replace(node, function=pickling.loads(cloudpickle.dumps(function)))
+    seen.add(id(function))
+    return node
 
 
 def _explain(task: StageTask, error: Exception) -> Exception:
