@@ -22,6 +22,7 @@ from penstock.errors import (
     TypeMismatchError,
 )
 from penstock.state.serializers import Serializer, serializer_for
+from penstock.state.type_text import spell
 
 __all__ = [
     "LARGEST_OPERATOR_STATE",
@@ -168,7 +169,7 @@ class OperatorStates(OperatorStateStore):
             raise InvalidJobError(message)
         name = descriptor.name
         serializer = serializer_for(descriptor.element_type_info)
-        empty = StoredList(distribution, repr(serializer.type_info), [])
+        empty = StoredList(distribution, spell(serializer.type_info), [])
         known = self._states.get(name)
         stored = self._stored.get(name, empty) if known is None else known.info
         if stored.declared != empty.declared:
