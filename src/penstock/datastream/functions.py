@@ -249,9 +249,10 @@ class FunctionSnapshotContext(ABC):
 
     @abstractmethod
     def get_checkpoint_id(self) -> int:
-        """Return the checkpoint this version belongs to.
+        """Return the first checkpoint that this version can be part of, never one that is past.
 
-        Between two checkpoints it is the last one that is known, 0 before the first.
+        Several micro-batches before a checkpoint get the same id. To do something when a
+        checkpoint is complete, add to what is filed under its id, and act on all ids up to it.
         """
 
 
@@ -267,7 +268,8 @@ class CheckpointedFunction(ABC):
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         """Ask for lists and fill fields from them.
 
-        Called once per instance, before `open` and before any record.
+        Called once per instance, before `open` and before any record: when a job starts or is
+        restored, and whenever another worker takes the subtask over.
         """
 
     @abstractmethod

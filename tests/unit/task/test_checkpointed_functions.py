@@ -31,6 +31,8 @@ from penstock.errors import (
     UserFunctionError,
 )
 from penstock.graph.transformation import OperatorKind
+from penstock.state.backends.base import LocalSnapshot, StagedName
+from penstock.state.backends.memory import MemoryStore
 from penstock.state.operator_state import redistribute
 from penstock.task import subtask as subtask_module
 from penstock.task.messages import Notice, NoticeKind
@@ -499,3 +501,20 @@ def test_a_backend_that_needs_no_local_snapshot_takes_none(tmp_path: Path, backe
     assert ack.snapshot is None
     assert ack.phases["snapshot"] >= 0
     assert EMITTED == [301, 402]
+
+
+def test_a_local_snapshot_is_of_the_version_before_and_taken_before_any_function_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def snapshot(store: MemoryStore, name: StagedName) -> LocalSnapshot:
+        CALLS.append("local snapshot")
+        return LocalSnapshot(path=f"/local/{name}", version=store.version)
+
+    monkeypatch.setattr(MemoryStore, "snapshot", snapshot)
+    stage = ByHand(tmp_path, (OperatorKind.KEYED_PROCESS, "keyed", CountingKeyedProcess()))
+    (ack,) = stage.run(range(2))
+    assert ack.snapshot is None
+    stage.lose_workers()
+    (ack,) = stage.run(range(2, 4), snapshot=True)
+    assert ack.snapshot == LocalSnapshot(path=f"/local/{ack.name}", version=1)
+    assert CALLS[:2] == ["local snapshot", "restored"]
