@@ -16,6 +16,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "UnknownJobError": ("/jobs", "count", ("other",)),
     "ChangedFileError": ("/a", 3, 2),
     "CommitFailedError": ("step", "unknown", 3, "why"),
+    "ConfigurationFileError": ("/conf/config.yaml", 3, "why"),
     "CorruptIngestionLogError": ("/a", 7, "why"),
     "CorruptSegmentError": ("/a", "why"),
     "CorruptStateError": ("/a", "why"),

@@ -1,0 +1,137 @@
+"""Settings from outside of a program: a `config.yaml`, and what a command line adds.
+
+The file is Flink's `config.yaml`: keys nested or flat, or both. It is `config.yaml` in the
+directory that the environment variable PENSTOCK_CONF_DIR names. An environment starts from
+these settings; what the program sets itself wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from penstock.common.configuration import Configuration
+from penstock.common.known_options import check_pair, overlay
+from penstock.errors import ConfigurationError, ConfigurationFileError
+
+__all__ = [
+    "CONF_DIR",
+    "ambient_configuration",
+    "load_configuration",
+    "set_ambient_overrides",
+]
+
+CONF_DIR = "PENSTOCK_CONF_DIR"
+_FILE_NAME = "config.yaml"
+
+_overrides: dict[str, str] = {}
+
+
+def ambient_configuration() -> Configuration:
+    """Return what is set outside of the program: the file, and over it the command line.
+
+    Raises:
+        ConfigurationFileError: there is no such file, or it cannot be used.
+    """
+    directory = os.environ.get(CONF_DIR)
+    ambient = load_configuration(Path(directory) / _FILE_NAME) if directory else Configuration()
+    overlay(ambient, Configuration.from_dict(_overrides))
+    return ambient
+
+
+def set_ambient_overrides(overrides: Mapping[str, str]) -> None:
+    """Set what goes over the file, for every environment made from now on in this process."""
+    _overrides.clear()
+    _overrides.update(overrides)
+
+
+def load_configuration(path: Path) -> Configuration:
+    """Read a file; every key and value in it is checked.
+
+    Raises:
+        ConfigurationFileError: the file is missing, is not YAML, or holds a key or value that
+            cannot be used; names the line.
+    """
+    first_line: dict[str, int] = {}
+    configuration = Configuration()
+    for setting in _settings(_parse(path), path):
+        key, line = setting.key, setting.line
+        if key in first_line:
+            reason = f"key {key!r} is set twice, first in line {first_line[key]}"
+            raise ConfigurationFileError(str(path), line, reason)
+        first_line[key] = line
+        try:
+            check_pair(key, setting.value)
+        except ConfigurationError as error:
+            raise ConfigurationFileError(str(path), line, str(error)) from error
+        configuration.set_string(key, setting.value)
+    return configuration
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    key: str
+    value: str
+    line: int
+
+
+def _parse(path: Path) -> yaml.Node | None:
+    try:
+        # Composed and not loaded: "off" and "1:30" stay the text they are, and lines are known.
+        return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationFileError(str(path), None, reason) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationFileError(str(path), None, "it is not UTF-8") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = error.problem or error.context or "it is not YAML"
+        raise ConfigurationFileError(str(path), mark and mark.line + 1, reason) from error
+    except yaml.YAMLError as error:
+        raise ConfigurationFileError(str(path), None, str(error)) from error
+
+
+def _settings(root: yaml.Node | None, path: Path) -> Iterator[_Setting]:
+    if root is None:
+        return
+    if not isinstance(root, yaml.MappingNode):
+        raise ConfigurationFileError(
+            str(path), _line(root), "it needs lines of the form key: value"
+        )
+    yield from _flatten(root, "", (), path)
+
+
+def _flatten(
+    node: yaml.MappingNode, prefix: str, parents: tuple[yaml.Node, ...], path: Path
+) -> Iterator[_Setting]:
+    if node in parents:
+        reason = f"key {prefix.rstrip('.')!r} holds itself"
+        raise ConfigurationFileError(str(path), _line(node), reason)
+    for name, value in node.value:
+        if not isinstance(name, yaml.ScalarNode):
+            raise ConfigurationFileError(str(path), _line(name), "a key must be plain text")
+        key = f"{prefix}{name.value}"
+        if isinstance(value, yaml.MappingNode):
+            yield from _flatten(value, f"{key}.", (*parents, node), path)
+        else:
+            yield _Setting(key, _text(key, value, path), _line(name))
+
+
+def _text(key: str, node: yaml.Node, path: Path) -> str:
+    if isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null"):
+        return str(node.value)
+    if isinstance(node, yaml.SequenceNode) and all(
+        isinstance(item, yaml.ScalarNode) for item in node.value
+    ):
+        return ";".join(str(item.value) for item in node.value)
+    reason = f"key {key!r} needs a value, or a list of plain values"
+    raise ConfigurationFileError(str(path), _line(node), reason)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
