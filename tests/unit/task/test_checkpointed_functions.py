@@ -277,6 +277,15 @@ def test_at_the_end_of_input_functions_stay_open_if_a_notice_is_to_come(tmp_path
     assert not subtask_module._live
 
 
+@pytest.mark.parametrize("backend", ["memory", "hashmap"])
+def test_a_keyed_step_can_be_told_without_any_records(tmp_path: Path, backend: str) -> None:
+    stage = ByHand(tmp_path, (OperatorKind.KEYED_MAP, "order", InOrder()), backend=backend)
+    stage.run(range(1), end_of_input=True, keep_open=True)
+    (ack,) = stage.run(notices=NOTICES[:1], close=True)
+    assert CALLS == ["complete 3", "snapshot 4", "close"]
+    assert (ack.records_in, ack.state, ack.outputs) == (0, None, [])
+
+
 def test_the_last_notice_reaches_a_worker_that_never_saw_the_function(tmp_path: Path) -> None:
     stage = in_order(tmp_path)
     stage.run(range(1), end_of_input=True, keep_open=True)
