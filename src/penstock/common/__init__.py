@@ -7,6 +7,7 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from penstock.common.row import Row, RowKind
 from penstock.common.serialization import (
     ByteArraySchema,
@@ -34,6 +35,8 @@ __all__ = [
     "JobExecutionResult",
     "JobID",
     "JobStatus",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
     "Row",
     "RowKind",
     "SerializationSchema",

@@ -82,7 +82,9 @@ class _Setting:
 def _parse(path: Path) -> yaml.Node | None:
     try:
         # Composed and not loaded: "off" and "1:30" stay the text they are, and lines are known.
-        return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        root: yaml.Node | None = yaml.compose(
+            path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader
+        )
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigurationFileError(str(path), None, reason) from error
@@ -91,9 +93,11 @@ def _parse(path: Path) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = error.problem or error.context or "it is not YAML"
-        raise ConfigurationFileError(str(path), mark and mark.line + 1, reason) from error
+        line = None if mark is None else mark.line + 1
+        raise ConfigurationFileError(str(path), line, reason) from error
     except yaml.YAMLError as error:
         raise ConfigurationFileError(str(path), None, str(error)) from error
+    return root
 
 
 def _settings(root: yaml.Node | None, path: Path) -> Iterator[_Setting]:

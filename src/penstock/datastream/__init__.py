@@ -2,8 +2,16 @@
 
 from typing import NoReturn
 
+from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
+from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.functions import (
     AggregateFunction,
     CheckpointedFunction,
@@ -18,16 +26,29 @@ from penstock.datastream.functions import (
     RuntimeContext,
 )
 from penstock.datastream.not_yet import NAMES, not_yet
+from penstock.datastream.state_backend import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    StateBackend,
+)
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AggregateFunction",
+    "CheckpointConfig",
     "CheckpointListener",
+    "CheckpointStorage",
     "CheckpointedFunction",
+    "CheckpointingMode",
     "DataStream",
     "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
@@ -36,6 +57,7 @@ __all__ = [
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
+    "StateBackend",
     "StreamExecutionEnvironment",
 ]
 

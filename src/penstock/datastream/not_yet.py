@@ -8,17 +8,8 @@ __all__ = ["METHODS", "NAMES", "AsksForPyFlink", "not_yet"]
 
 NAMES = frozenset(
     [
-        "CheckpointingMode",
-        "CheckpointConfig",
-        "ExternalizedCheckpointRetention",
-        "StateBackend",
-        "HashMapStateBackend",
-        "EmbeddedRocksDBStateBackend",
         "CustomStateBackend",
         "PredefinedOptions",
-        "CheckpointStorage",
-        "JobManagerCheckpointStorage",
-        "FileSystemCheckpointStorage",
         "CustomCheckpointStorage",
         "ConnectedStreams",
         "CoMapFunction",
@@ -58,11 +49,6 @@ NAMES = frozenset(
 
 METHODS = frozenset(
     [
-        "enable_checkpointing",
-        "get_checkpoint_config",
-        "get_checkpoint_interval",
-        "get_checkpointing_mode",
-        "set_default_savepoint_directory",
         "connect",
         "window",
         "window_all",
@@ -84,11 +70,19 @@ METHODS = frozenset(
         "get_buffer_timeout",
         "set_uid_hash",
         "cache",
+        "enable_changelog_state_backend",
+        "is_changelog_state_backend_enabled",
+        "set_predefined_options",
+        "get_predefined_options",
+        "set_options",
+        "get_options",
+        "set_number_of_transfer_threads",
+        "get_number_of_transfer_threads",
         "trigger_savepoint",
         "stop_with_savepoint",
     ]
 )
-"""Of environments, streams, contexts and job clients."""
+"""Of environments, streams, contexts, state backends and job clients."""
 
 
 def not_yet(name: str) -> str:

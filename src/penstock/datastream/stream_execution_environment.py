@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.checkpoint_options import INCREMENTAL_CHECKPOINTS, SAVEPOINT_DIR
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.common.configuration_file import ambient_configuration
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -20,18 +22,28 @@ from penstock.common.known_options import (
     PARALLELISM,
     PIPELINE_NAME,
     RUNTIME_MODE,
+    STATE_BACKEND,
+    overlay,
     validate,
 )
+from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.typeinfo import TypeInformation, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket import SocketSource
 from penstock.connectors.source import Boundedness, Source
+from penstock.datastream.checkpoint_config import CheckpointConfig
+from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.collecting import CloseableIterator, Received
 from penstock.datastream.data_stream import DataStream, at_least_one
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.not_yet import AsksForPyFlink
+from penstock.datastream.state_backend import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    StateBackend,
+)
 from penstock.errors import InvalidJobError
 from penstock.graph.job_graph import GraphSettings, build_job_graph
 from penstock.graph.plan import Plan, plan_job
@@ -73,6 +85,7 @@ class StreamExecutionEnvironment(AsksForPyFlink):
         self._chaining = True
         self._sinks: list[Transformation] = []
         self._launcher: Launcher = _on_spark
+        self.configure(ambient_configuration())
         if configuration is not None:
             self.configure(configuration)
 
@@ -83,7 +96,8 @@ class StreamExecutionEnvironment(AsksForPyFlink):
         """Return a new environment.
 
         It runs on the active SparkSession if there is one, else on one made from the
-        configuration's `spark.*` keys, by default on all cores of this machine.
+        configuration's `spark.*` keys, by default on all cores of this machine. It starts from
+        the settings of `config.yaml` in PENSTOCK_CONF_DIR and of the command line.
         """
         return StreamExecutionEnvironment(configuration)
 
@@ -95,7 +109,7 @@ class StreamExecutionEnvironment(AsksForPyFlink):
                 is not of its kind.
         """
         validate(configuration)
-        self._configuration.add_all(configuration)
+        overlay(self._configuration, configuration)
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set how many subtasks a step has that does not say so itself."""
@@ -132,6 +146,75 @@ class StreamExecutionEnvironment(AsksForPyFlink):
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Accept Flink's latency hint; here a micro-batch is what is flushed."""
         return self
+
+    def enable_checkpointing(
+        self, interval: int, mode: CheckpointingMode | None = None
+    ) -> StreamExecutionEnvironment:
+        """Take a checkpoint every so many milliseconds, and come back from it after a failure.
+
+        The mode stays what it is, EXACTLY_ONCE if nothing says otherwise, unless it is given.
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        if mode is not None:
+            config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return the settings of checkpoints, to read and to change."""
+        return CheckpointConfig(self._configuration)
+
+    def get_checkpoint_interval(self) -> int:
+        """Return the milliseconds from one checkpoint to the next, -1 if there is no interval."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return the guarantee checkpoints are taken for."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return the guarantee checkpoints are taken for."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return False: barriers are aligned in this version."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Return False: barriers are aligned in this version."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Set where savepoints go that are asked for without a directory."""
+        self.configure(Configuration().set(SAVEPOINT_DIR, directory))
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Return where savepoints go that are asked for without a directory."""
+        directory = read(self._configuration, SAVEPOINT_DIR)
+        return None if directory is None else str(directory)
+
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> StreamExecutionEnvironment:
+        """Choose when a failed job is started again; PyFlink had this before 2.0."""
+        self.configure(restart_strategy_configuration.to_configuration())
+        return self
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Choose where state lives; PyFlink had this before 2.0."""
+        self.configure(state_backend.to_configuration())
+        return self
+
+    def get_state_backend(self) -> StateBackend | None:
+        """Return where state lives, None for a backend that has no class of its own."""
+        match read(self._configuration, STATE_BACKEND):
+            case "hashmap":
+                return HashMapStateBackend()
+            case "rocksdb":
+                return EmbeddedRocksDBStateBackend(
+                    read(self._configuration, INCREMENTAL_CHECKPOINTS)
+                )
+        return None
 
     def from_collection(
         self, collection: Iterable[Any], type_info: TypeInformation | None = None

@@ -1,0 +1,86 @@
+"""Where checkpoints go, as a program names it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from penstock.common import checkpoint_options as options
+from penstock.common.configuration import Configuration
+
+__all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
+
+
+class CheckpointStorage(ABC):
+    """PyFlink's name for some configuration keys; for `CheckpointConfig.set_checkpoint_storage`."""
+
+    @abstractmethod
+    def to_configuration(self) -> Configuration:
+        """Return the storage as configuration keys."""
+
+
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """Keeps the state inside a checkpoint's metadata.
+
+    Without a path that is the driver's memory, and checkpoints die with the driver. For small
+    state: `max_state_size` is taken for PyFlink's sake and has no effect.
+    """
+
+    DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
+
+    def __init__(
+        self, checkpoint_path: str | None = None, max_state_size: int | None = None
+    ) -> None:
+        self._path = checkpoint_path
+        self._max_state_size = max_state_size or self.DEFAULT_MAX_STATE_SIZE
+
+    def get_checkpoint_path(self) -> str | None:
+        """Return the directory of the metadata, None if it stays in memory."""
+        return self._path
+
+    def get_max_state_size(self) -> int:
+        """Return what was given, or Flink's default."""
+        return self._max_state_size
+
+    def get_savepoint_path(self) -> None:
+        """Return None: the directory of savepoints is the environment's."""
+        return
+
+    def to_configuration(self) -> Configuration:
+        """Return the storage as configuration keys."""
+        settings = Configuration().set(options.CHECKPOINT_STORAGE, "jobmanager")
+        if self._path is not None:
+            settings.set(options.CHECKPOINT_DIR, self._path)
+        return settings
+
+
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Keeps the state in files below a directory that driver and executors share.
+
+    The other arguments are taken for PyFlink's sake and have no effect.
+    """
+
+    MAX_FILE_STATE_THRESHOLD = 1024 * 1024
+
+    def __init__(
+        self,
+        checkpoint_path: str | None = None,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int = -1,
+    ) -> None:
+        if checkpoint_path is None:
+            message = "a FileSystemCheckpointStorage needs a checkpoint_path; got None"
+            raise ValueError(message)
+        self._path = checkpoint_path
+
+    def get_checkpoint_path(self) -> str:
+        """Return the directory."""
+        return self._path
+
+    def get_savepoint_path(self) -> None:
+        """Return None: the directory of savepoints is the environment's."""
+        return
+
+    def to_configuration(self) -> Configuration:
+        """Return the storage as configuration keys."""
+        settings = Configuration().set(options.CHECKPOINT_STORAGE, "filesystem")
+        return settings.set(options.CHECKPOINT_DIR, self._path)
