@@ -167,7 +167,7 @@ class Lease:
             self._attempt = attempt
             self._lost = False
             self._write()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._stop.clear()
                 self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
                 self._thread.start()
