@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from penstock.common.java_text import java_string
 from penstock.common.row import Row
 from penstock.common.typeinfo import TypeInformation, Types
 
 __all__ = [
+    "BulkWriter",
+    "BulkWriterFactory",
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
@@ -122,3 +126,34 @@ class SimpleStringEncoder(Encoder):
     def encode(self, element: Any, type_info: TypeInformation | None) -> bytes:
         """Return the record's line."""
         return (java_string(element, type_info) + "\n").encode(self.charset_name)
+
+
+class BulkWriter(ABC):
+    """Writes the records of one file that is readable only as a whole.
+
+    Made by a :class:`BulkWriterFactory` in a task; a task that fails leaves it unfinished.
+    """
+
+    @abstractmethod
+    def add_element(self, element: Any) -> None:
+        """Take a record; it may be changed by others afterwards."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write all that is left and the file's end; the file itself is closed by others."""
+
+
+class BulkWriterFactory(ABC):
+    """Writes files of a bulk format for a file sink; tasks get copies of it by cloudpickle."""
+
+    @abstractmethod
+    def create(self, file: BinaryIO) -> BulkWriter:
+        """Begin a file, in a task."""
+
+    @abstractmethod
+    def merge(self, pieces: Sequence[Path], file: BinaryIO) -> None:
+        """Write the records of finished files into a new one, in order, on the driver.
+
+        Every micro-batch makes a file of its own; those between two checkpoints become one.
+        May be called again with the same pieces.
+        """

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -13,23 +14,32 @@ from weakref import WeakValueDictionary
 import cloudpickle
 
 from penstock.common.typeinfo import PickledBytesTypeInfo
+from penstock.connectors.committer import CommitRequest, Committer, CommitterContext
+from penstock.connectors.deliveries import Deliveries, decode_delivery
+from penstock.connectors.pre_commits import PreCommits
 from penstock.connectors.sink import (
     PublisherContext,
     Sink,
+    SinkCut,
     SinkPublisher,
     SinkWriter,
     WriterContext,
 )
 from penstock.connectors.staging import load_staged, stage_bytes
-from penstock.errors import LostReceiverError
+from penstock.errors import LostReceiverError, LostStagedFileError
 from penstock.state.fitting import fit_for
 
 __all__ = ["CollectSink"]
 
 
+Receive = Callable[[list[Any]], None]
+
+
 class _Receiver:
-    def __init__(self, receive: Callable[[list[Any]], None]) -> None:
+    def __init__(self, receive: Receive) -> None:
         self.receive = receive
+        self.delivered: set[str] = set()
+        """What this program got already, through restarts of the job in its process."""
 
 
 # Copies of a sink that travel to tasks and back carry only the token; the receiver itself
@@ -38,16 +48,18 @@ _receivers: WeakValueDictionary[str, _Receiver] = WeakValueDictionary()
 
 
 class CollectSink(Sink):
-    """Hands the values of each published micro-batch to a function on the driver.
+    """Hands values to a function on the driver.
 
-    ``receive`` gets one list per subtask that wrote something, in subtask order, on the
-    publisher's thread. It never leaves this process. Values come in the form of their declared
-    type, as they do out of an exchange.
+    In a job with checkpoints they come when the checkpoint behind them is completed, each once,
+    also if the job is restarted in this process. Without, they come with each published
+    micro-batch. ``receive`` gets one list per micro-batch and subtask that wrote something, in
+    that order, on a thread of the job. It never leaves this process. Values come in
+    the form of their declared type, as they do out of an exchange.
     """
 
     checks_type = False  # the writer fits every value itself
 
-    def __init__(self, receive: Callable[[list[Any]], None]) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._token = uuid4().hex
         self._receiver: _Receiver | None = _Receiver(receive)
         _receivers[self._token] = self._receiver
@@ -63,9 +75,18 @@ class CollectSink(Sink):
         return _Writer(context)
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
+        receiver = self._receiver_for(context.name)
+        if context.checkpointed:
+            return _CheckpointedPublisher(context.work_dir)
+        return _Publisher(receiver.receive)
+
+    def committer(self, context: CommitterContext) -> Committer:
+        return _Committer(self._receiver_for(context.name), context.work_dir)
+
+    def _receiver_for(self, step: str) -> _Receiver:
         if self._receiver is None:
-            raise LostReceiverError(context.name)
-        return _Publisher(self._receiver.receive)
+            raise LostReceiverError(step)
+        return self._receiver
 
 
 class _Writer(SinkWriter):
@@ -95,16 +116,65 @@ class _Writer(SinkWriter):
 
 
 class _Publisher(SinkPublisher):
-    def __init__(self, receive: Callable[[list[Any]], None]) -> None:
+    """For jobs without checkpoints."""
+
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
 
     def publish(self, staged: Sequence[bytes]) -> None:
         for entry in staged:
             if entry:
-                self._receive(list(_unpickled(load_staged(entry))))
+                self._receive(_unpickled(load_staged(entry)))
 
 
-def _unpickled(data: bytes) -> Iterator[Any]:
-    stream = io.BytesIO(data)
+class _CheckpointedPublisher(SinkPublisher):
+    def __init__(self, work_dir: Path) -> None:
+        self._deliveries = Deliveries(work_dir)
+        self._published: list[bytes] = []
+        self._pre_commits = PreCommits()
+
+    def publish(self, staged: Sequence[bytes]) -> None:
+        self._published.extend(load_staged(entry) for entry in staged if entry)
+
+    def at_barrier(self, checkpoint: int, *, roll_all: bool) -> Callable[[], SinkCut]:
+        cut_off, self._published = self._published, []
+
+        def prepare() -> list[bytes]:
+            return [self._deliveries.prepare(cut_off)] if cut_off else []
+
+        return self._pre_commits.cut(prepare, list)
+
+
+class _Committer(Committer):
+    def __init__(self, receiver: _Receiver, work_dir: Path) -> None:
+        self._receiver = receiver
+        self._deliveries = Deliveries(work_dir)
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        delivered = self._receiver.delivered | self._deliveries.recorded()
+        for request in requests:
+            delivery = decode_delivery(request.get_committable())
+            if delivery.id in delivered:
+                request.signal_already_committed()
+            else:
+                try:
+                    blocks = self._deliveries.load(delivery)
+                except LostStagedFileError as error:
+                    request.signal_failed_with_known_reason(error)
+                    continue
+                for block in blocks:
+                    self._receiver.receive(_unpickled(block))
+                delivered.add(delivery.id)
+                self._receiver.delivered.add(delivery.id)
+                self._deliveries.record(delivery)
+            self._deliveries.forget(delivery)
+
+    def sweep(self, keep: Sequence[bytes]) -> None:
+        self._deliveries.sweep(list(map(decode_delivery, keep)))
+
+
+def _unpickled(data: bytes) -> list[Any]:
+    stream, values = io.BytesIO(data), []
     while stream.tell() < len(data):
-        yield pickle.load(stream)
+        values.append(pickle.load(stream))
+    return values

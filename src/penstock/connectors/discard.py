@@ -36,7 +36,6 @@ class _Writer(SinkWriter):
         # A deque of no length forgets what it is given, without a call into Python.
         nothing: deque[Any] = deque(maxlen=0)
         self.write = nothing.append  # type: ignore[method-assign,assignment]
-        self.write_many = nothing.extend  # type: ignore[method-assign,assignment]
 
     def write(self, value: Any) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Sink that writes files which appear only when they are complete."""
+"""Sink that writes files which appear complete, when the checkpoint that holds them is."""
 # ruff: noqa: D102 - the contract documents the methods of a sink
 
 from __future__ import annotations
@@ -6,14 +6,22 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from uuid import uuid4
+from typing import Self
 
-from penstock.common.serialization import Encoder
+from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.connectors.buckets import BucketAssigner
+from penstock.connectors.committer import Committer, CommitterContext
+from penstock.connectors.durable import make_directory
 from penstock.connectors.file_listing import local_path
+from penstock.connectors.part_committer import PartFileCommitter
 from penstock.connectors.part_files import PartFilePublisher, PartNames
+from penstock.connectors.part_format import BulkFormat, PartFormat, RowFormat
 from penstock.connectors.part_staging import PartFileWriter
-from penstock.connectors.rolling import DefaultRollingPolicy, RollingPolicy
+from penstock.connectors.rolling import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    RollingPolicy,
+)
 from penstock.connectors.sink import (
     PublisherContext,
     Sink,
@@ -21,6 +29,7 @@ from penstock.connectors.sink import (
     SinkWriter,
     WriterContext,
 )
+from penstock.connectors.staging_area import StagingArea
 from penstock.errors import UnwritablePathError
 
 __all__ = ["FileSink", "OutputFileConfig"]
@@ -72,14 +81,14 @@ class OutputFileConfigBuilder:
 @dataclass(frozen=True, slots=True)
 class _Settings:
     base_path: Path
-    encoder: Encoder
+    part_format: PartFormat
     bucket_assigner: BucketAssigner
     rolling_policy: RollingPolicy
     output_file_config: OutputFileConfig
 
 
 class FileSink(Sink):
-    """Part files in buckets (directories) below a path.
+    """Part files in buckets (directories) below a path, exactly once with checkpoints.
 
     Everything unfinished lies in a hidden directory there. Files become visible complete and
     under their final names, and files already there are never touched.
@@ -87,8 +96,6 @@ class FileSink(Sink):
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
-        # Two sinks may share a path, and a program may be started again beside its leftovers.
-        self._staging = settings.base_path / f".staging-{uuid4().hex}"
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
@@ -96,9 +103,24 @@ class FileSink(Sink):
         return RowFormatBuilder(
             _Settings(
                 local_path(base_path),
-                encoder,
+                RowFormat(encoder),
                 BucketAssigner.date_time_bucket_assigner(),
                 RollingPolicy.default_rolling_policy(),
+                OutputFileConfig.builder().build(),
+            )
+        )
+
+    @staticmethod
+    def for_bulk_format(
+        base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory
+    ) -> BulkFormatBuilder:
+        """Begin a sink that writes files of a bulk format; each checkpoint ends them."""
+        return BulkFormatBuilder(
+            _Settings(
+                local_path(base_path),
+                BulkFormat(writer_factory),
+                BucketAssigner.date_time_bucket_assigner(),
+                RollingPolicy.on_checkpoint_rolling_policy(),
                 OutputFileConfig.builder().build(),
             )
         )
@@ -109,8 +131,8 @@ class FileSink(Sink):
         limit = policy.part_size if isinstance(policy, DefaultRollingPolicy) else None
         return PartFileWriter(
             context,
-            self._staging / context.staging_dir.name,
-            settings.encoder,
+            StagingArea(settings.base_path, context.job, context.staging_dir.name),
+            settings.part_format,
             settings.bucket_assigner.assigner(),
             limit,
         )
@@ -118,36 +140,36 @@ class FileSink(Sink):
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         settings, config = self._settings, self._settings.output_file_config
         try:
-            settings.base_path.mkdir(parents=True, exist_ok=True)
+            make_directory(settings.base_path)
         except OSError as error:
             reason = error.strerror or str(error)
             raise UnwritablePathError(str(settings.base_path), reason) from error
         names = PartNames(settings.base_path, config.part_prefix, config.part_suffix)
-        staging = self._staging / context.work_dir.name
-        return PartFilePublisher(names, settings.rolling_policy, staging)
+        area = StagingArea(settings.base_path, context.job, context.work_dir.name)
+        return PartFilePublisher(
+            names, settings.rolling_policy, settings.part_format, area, context
+        )
+
+    def committer(self, context: CommitterContext) -> Committer:
+        return PartFileCommitter(
+            StagingArea(self._settings.base_path, context.job, context.work_dir.name)
+        )
 
 
-class RowFormatBuilder:
-    """Builds a :class:`FileSink` that writes record after record."""
-
+class _Builder:
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
 
-    def with_bucket_check_interval(self, interval: int) -> RowFormatBuilder:
-        """Accept an interval; ages are looked at with every micro-batch."""
+    def with_bucket_check_interval(self, interval: int) -> Self:
+        """Accept an interval; ages are looked at with every micro-batch and checkpoint."""
         return self
 
-    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> RowFormatBuilder:
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         """Choose the buckets; by default they are named after the hour of writing."""
         self._settings = replace(self._settings, bucket_assigner=bucket_assigner)
         return self
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> RowFormatBuilder:
-        """Choose when a new part begins."""
-        self._settings = replace(self._settings, rolling_policy=rolling_policy)
-        return self
-
-    def with_output_file_config(self, output_file_config: OutputFileConfig) -> RowFormatBuilder:
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
         """Choose the names of part files."""
         self._settings = replace(self._settings, output_file_config=output_file_config)
         return self
@@ -155,3 +177,26 @@ class RowFormatBuilder:
     def build(self) -> FileSink:
         """Make the sink."""
         return FileSink(self._settings)
+
+
+class RowFormatBuilder(_Builder):
+    """Builds a :class:`FileSink` that writes record after record."""
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """Choose when a new part begins."""
+        self._settings = replace(self._settings, rolling_policy=rolling_policy)
+        return self
+
+
+class BulkFormatBuilder(_Builder):
+    """Builds a :class:`FileSink` that writes files of a bulk format."""
+
+    def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
+        """Accept the only policy there is for bulk formats: a checkpoint ends every part."""
+        if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
+            message = (
+                "a bulk format rolls at every checkpoint: use "
+                f"RollingPolicy.on_checkpoint_rolling_policy(); got {rolling_policy!r}"
+            )
+            raise ValueError(message)
+        return self

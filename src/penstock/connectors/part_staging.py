@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
-from penstock.common.serialization import Encoder
+from penstock.connectors.part_format import OpenPiece, PartFormat
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.staging import load_staged, stage_bytes
+from penstock.connectors.staging_area import StagingArea
 
 __all__ = ["PartFileWriter", "StagedPart", "decode_parts"]
 
@@ -34,18 +34,19 @@ def decode_parts(staged: bytes) -> list[StagedPart]:
     return _decoder.decode(data) if data else []
 
 
-class _OpenPart:
-    __slots__ = ("file", "path", "size")
+class _OpenFile:
+    __slots__ = ("add", "file", "path", "piece")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begin: Callable[[BinaryIO], OpenPiece]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.file: BinaryIO = path.open("xb")
-        self.size = 0
+        self.piece = begin(self.file)
+        self.add = self.piece.add
 
 
 class PartFileWriter(SinkWriter):
-    """Writes records into files of its own directory, a new file where one gets too large.
+    """Writes records into files of its own, a new one where one gets too large.
 
     Files end between records, so that whoever puts them together need not know about records.
     """
@@ -53,18 +54,17 @@ class PartFileWriter(SinkWriter):
     def __init__(
         self,
         context: WriterContext,
-        staging: Path,
-        encoder: Encoder,
+        area: StagingArea,
+        part_format: PartFormat,
         bucket_of: Callable[[Any], str],
         largest_size: int | None,
     ) -> None:
         self._context = context
-        self._directory = staging / context.name
-        self._encode = encoder.encode
-        self._type_info = context.type_info
+        self._area = area
+        self._format = part_format
         self._bucket_of = bucket_of
         self._largest_size = largest_size
-        self._open: dict[str, _OpenPart] = {}
+        self._open: dict[str, _OpenFile] = {}
         self._parts: list[StagedPart] = []
         self._count = 0
 
@@ -73,10 +73,8 @@ class PartFileWriter(SinkWriter):
         part = self._open.get(bucket)
         if part is None:
             part = self._begin(bucket)
-        data = self._encode(value, self._type_info)
-        part.file.write(data)
-        part.size += len(data)
-        if self._largest_size is not None and part.size > self._largest_size:
+        size = part.add(value)
+        if self._largest_size is not None and size > self._largest_size:
             self._end(bucket)
 
     def stage(self) -> bytes:
@@ -88,14 +86,23 @@ class PartFileWriter(SinkWriter):
     def abort(self) -> None:
         for part in self._open.values():
             part.file.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        for number in range(self._count):
+            self._path(number).unlink(missing_ok=True)
 
-    def _begin(self, bucket: str) -> _OpenPart:
-        part = self._open[bucket] = _OpenPart(self._directory / str(self._count))
-        self._count += 1
+    def _path(self, number: int) -> Path:
+        return self._area.piece(self._context.attempt, self._context.name, number)
+
+    def _begin(self, bucket: str) -> _OpenFile:
+        number, self._count = self._count, self._count + 1
+        type_info = self._context.type_info
+        part = _OpenFile(self._path(number), lambda file: self._format.begin(file, type_info))
+        self._open[bucket] = part
         return part
 
     def _end(self, bucket: str) -> None:
-        part = self._open.pop(bucket)
+        part = self._open[bucket]
+        part.piece.finish()
+        size = part.file.tell()
         part.file.close()
-        self._parts.append(StagedPart(bucket, str(part.path), part.size))
+        del self._open[bucket]
+        self._parts.append(StagedPart(bucket, str(part.path), size))

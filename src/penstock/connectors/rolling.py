@@ -12,6 +12,7 @@ __all__ = [
     "Piece",
     "RollingPolicy",
     "roll",
+    "roll_at_barrier",
 ]
 
 
@@ -29,7 +30,7 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """Let parts grow until their records are committed."""
+        """End every part at the next checkpoint."""
         return OnCheckpointRollingPolicy()
 
 
@@ -49,11 +50,14 @@ class DefaultRollingPolicy(RollingPolicy):
 
 @dataclass(frozen=True, slots=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Begins a new part only where a checkpoint ends the current one."""
+    """Begins a new part at every checkpoint, and nowhere else."""
 
 
 class Piece(NamedTuple):
-    """A staged file on its way into a part: where it is, its bytes, when it was published."""
+    """A staged file on its way into a part: where it is, its bytes, when it was published.
+
+    The time is that of the wall clock, since a piece may outlive the process.
+    """
 
     path: str
     size: int
@@ -71,6 +75,26 @@ def roll(pieces: Iterable[Piece], policy: RollingPolicy) -> list[list[Piece]]:
             size = piece.size
         parts[-1].append(piece)
     return parts
+
+
+def roll_at_barrier(
+    pieces: Iterable[Piece], policy: RollingPolicy, now: float, *, roll_all: bool
+) -> tuple[list[list[Piece]], list[Piece]]:
+    """Divide pieces into parts that are complete at a barrier, and the pieces that stay open."""
+    parts = roll(pieces, policy)
+    if parts and not roll_all and not _is_complete(parts[-1], policy, now):
+        return parts[:-1], parts[-1]
+    return parts, []
+
+
+def _is_complete(part: list[Piece], policy: RollingPolicy, now: float) -> bool:
+    if not isinstance(policy, DefaultRollingPolicy):
+        return True
+    return (
+        sum(piece.size for piece in part) >= policy.part_size
+        or (now - part[0].time) * 1000 >= policy.rollover_interval
+        or (now - part[-1].time) * 1000 >= policy.inactivity_interval
+    )
 
 
 def _must_roll(part: list[Piece], piece: Piece, size: int, policy: RollingPolicy) -> bool:

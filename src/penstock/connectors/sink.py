@@ -1,22 +1,27 @@
-"""The contract of sinks: stage in tasks, publish on the driver.
+"""The contract of sinks: stage in tasks, publish on the driver, commit with the checkpoint.
 
 Nothing a task does may be seen from outside, because the task may be repeated or its
 micro-batch thrown away. So a *writer* in the task only stages, and tells in a few bytes what
-it staged; the *publisher* on the driver makes it visible once the micro-batch counts.
+it staged. The *publisher* on the driver learns of it once the micro-batch counts. A sink without
+a committer makes it visible then, and again if a restored job repeats the micro-batch. One with
+a *committer* (`penstock.connectors.committer`) makes it durable at the barrier and visible when
+the checkpoint is completed: exactly once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock.connectors.committer import Committer, CommitterContext
 
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
 
-__all__ = ["PublisherContext", "Sink", "SinkPublisher", "SinkWriter", "WriterContext"]
+__all__ = ["PublisherContext", "Sink", "SinkCut", "SinkPublisher", "SinkWriter", "WriterContext"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class WriterContext:
     attempt touches it. ``staging_dir`` is a directory of this step, under its own name, that
     driver and tasks share (not necessarily there yet); the engine empties it of micro-batches
     that are published or lost, so nothing in there outlives the publisher's call. ``type_info``
-    is the declared type of the values, None if there is none.
+    is the declared type of the values, None if there is none. A sink that must keep what it
+    staged until a checkpoint needs it files it under ``job``, the step's name and ``attempt``.
     """
 
     subtask: int
@@ -35,6 +41,8 @@ class WriterContext:
     staging_dir: Path
     name: str
     type_info: TypeInformation | None = None
+    job: str = ""
+    attempt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +51,31 @@ class PublisherContext:
 
     ``name`` is the step's name. ``work_dir`` is a durable directory of this step, under
     the same name as the ``staging_dir`` of its writers; the same one after a restart, not
-    necessarily there yet.
+    necessarily there yet. ``attempt`` never comes back in the life of ``job``. ``checkpointed``
+    is False in a job without any checkpoints: its only cut is the end of the input.
+    ``restored`` is what `SinkCut.state` of the restored checkpoint held, in no order, whatever
+    the parallelism was then.
     """
 
     parallelism: int
     name: str
     work_dir: Path
+    job: str
+    attempt: str
+    checkpointed: bool
+    restored: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCut:
+    """What a sink puts into a checkpoint, all of it durable.
+
+    ``committables`` become visible when the checkpoint is completed; ``state`` comes back
+    through `PublisherContext.restored`.
+    """
+
+    committables: list[bytes] = field(default_factory=list)
+    state: list[bytes] = field(default_factory=list)
 
 
 class SinkWriter(ABC):
@@ -61,12 +88,6 @@ class SinkWriter(ABC):
     @abstractmethod
     def write(self, value: Any) -> None:
         """Take one value; it may be changed by others afterwards."""
-
-    def write_many(self, values: Iterable[Any]) -> None:
-        """Take several values in order."""
-        write = self.write
-        for value in values:
-            write(value)
 
     @abstractmethod
     def stage(self) -> bytes:
@@ -81,9 +102,10 @@ class SinkWriter(ABC):
 
 
 class SinkPublisher(ABC):
-    """Makes staged output visible, on the driver.
+    """Takes over staged output, on the driver.
 
-    There is one publisher per sink and attempt of the job, called from one thread.
+    There is one publisher per sink and attempt of the job, called from one thread; only
+    pre-commits run in others.
     """
 
     @abstractmethod
@@ -96,11 +118,22 @@ class SinkPublisher(ABC):
         it again then.
         """
 
-    def finish(self) -> None:  # noqa: B027
-        """Come to the end of the input; called once, after the last :meth:`publish`."""
+    def at_barrier(self, checkpoint: int, *, roll_all: bool) -> Callable[[], SinkCut]:
+        """Cut off what was published up to now, and return the pre-commit of it.
+
+        Called between two micro-batches, so it must be short. The engine calls the pre-commit
+        once, in another thread, while later micro-batches are published; when that returns,
+        everything in the cut survives a power loss. With ``roll_all`` (savepoints, the end of the
+        input, a stop) nothing may be left in the state.
+
+        A checkpoint may be aborted afterwards. The attempt goes on, and the engine puts the
+        committables it got into the next checkpoint. If the pre-commit raised or was not run,
+        it got none: then the next one must give them (`penstock.connectors.pre_commits`).
+        """
+        return SinkCut
 
     def close(self) -> None:  # noqa: B027
-        """Give back resources; called once, also after an error and without ``finish``."""
+        """Give back resources; called once, also after an error."""
 
 
 class Sink(ABC):
@@ -123,3 +156,11 @@ class Sink(ABC):
     @abstractmethod
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         """Make the driver's half; called once per attempt of the job."""
+
+    def committer(self, context: CommitterContext) -> Committer | None:
+        """Make the half that commits, on the driver; None if the sink is not transactional.
+
+        Called once per attempt of the job, and also in one that has nothing left to do but to
+        commit what a checkpoint holds.
+        """
+        return None

@@ -248,6 +248,8 @@ class _Run:
             staging_dir=self._layout.staging(node.uid),
             name=str(self._staged),
             type_info=node.input_type,
+            job=self._layout.job,
+            attempt=self._layout.attempt,
         )
         writer: SinkWriter = node.function.writer(context)
         return writer

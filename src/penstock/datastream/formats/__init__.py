@@ -1,0 +1,1 @@
+"""Formats of files, under PyFlink's module names."""

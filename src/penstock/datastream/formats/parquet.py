@@ -1,0 +1,5 @@
+"""Parquet files."""
+
+from penstock.connectors.parquet import ParquetBulkWriters
+
+__all__ = ["ParquetBulkWriters"]
