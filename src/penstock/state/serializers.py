@@ -36,7 +36,7 @@ from penstock.common.typeinfo import (
 from penstock.errors import TypeMismatchError
 from penstock.state.fitting import INTEGER_BITS, Fit, fit_for
 
-__all__ = ["Serializer", "serializer_for"]
+__all__ = ["Serializer", "Wire", "serializer_for", "wire_of"]
 
 Convert = Callable[[Any], Any]
 
@@ -71,8 +71,12 @@ def serializer_for(type_info: TypeInformation | None) -> Serializer:
     return Serializer(PickledBytesTypeInfo() if type_info is None else type_info)
 
 
-class _Wire(msgspec.Struct, frozen=True):
-    """What a type looks like to MessagePack; no conversion where msgspec does it itself."""
+class Wire(msgspec.Struct, frozen=True):
+    """What a type looks like to MessagePack; no conversion where msgspec does it itself.
+
+    ``shape`` is what a MessagePack decoder is made for, ``to_wire`` and ``from_wire`` lead from a
+    value to what has that shape and back.
+    """
 
     shape: Any
     to_wire: Convert | None = None
@@ -91,7 +95,7 @@ def _checked(fit: Fit, write: Callable[[Any], bytes], plain: type | None) -> Cal
     return encode if plain is None else encode_plain
 
 
-def _writer(wire: _Wire, type_info: TypeInformation) -> Callable[[Any], bytes]:
+def _writer(wire: Wire, type_info: TypeInformation) -> Callable[[Any], bytes]:
     pack = msgspec.msgpack.Encoder().encode
     if isinstance(type_info, BasicTypeInfo) and type_info.kind in INTEGER_BITS:
         return _bounded_writer(pack, 1 << (INTEGER_BITS[type_info.kind] - 1), type_info)
@@ -138,7 +142,7 @@ def _text_writer(
     return write
 
 
-def _reader(wire: _Wire) -> Callable[[bytes], Any]:
+def _reader(wire: Wire) -> Callable[[bytes], Any]:
     if wire.shape is _PICKLED:
         return pickling.loads
     unpack = msgspec.msgpack.Decoder(wire.shape).decode
@@ -183,42 +187,43 @@ _SQL_TIME_SHAPES: dict[SqlTimeType, type] = {
 }
 
 
-def _wire(type_info: TypeInformation) -> _Wire:
+def _wire(type_info: TypeInformation) -> Wire:
     match type_info:
         case BasicTypeInfo(BasicType.BIG_INT):
-            return _Wire(bytes, _big_int_to_bytes, _big_int_from_bytes)
+            return Wire(bytes, _big_int_to_bytes, _big_int_from_bytes)
         case BasicTypeInfo(BasicType.INSTANT):
-            return _Wire(tuple[int, int], _instant_to_pair, lambda pair: Instant(*pair))
+            return Wire(tuple[int, int], _instant_to_pair, lambda pair: Instant(*pair))
         case BasicTypeInfo(kind):
-            return _Wire(_BASIC_SHAPES[kind])
+            return Wire(_BASIC_SHAPES[kind])
         case SqlTimeTypeInfo(kind=time_kind):
-            return _Wire(_SQL_TIME_SHAPES[time_kind])
+            return Wire(_SQL_TIME_SHAPES[time_kind])
         case PickledBytesTypeInfo():
-            return _Wire(_PICKLED)
+            return Wire(_PICKLED)
         case TupleTypeInfo(field_types):
-            return _tuple_wire([_inner(field_type) for field_type in field_types])
+            return _tuple_wire([wire_of(field_type) for field_type in field_types])
         case RowTypeInfo(field_types):
-            fields = [_or_none(_inner(field_type)) for field_type in field_types]
+            fields = [_or_none(wire_of(field_type)) for field_type in field_types]
             return _row_wire(fields, type_info.get_field_names())
         case PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE)):
-            return _Wire(bytes)
+            return Wire(bytes)
         case ListTypeInfo(element) | PrimitiveArrayTypeInfo(element):
-            return _list_wire(_inner(element))
+            return _list_wire(wire_of(element))
         case BasicArrayTypeInfo(element) | ObjectArrayTypeInfo(element):
-            return _list_wire(_or_none(_inner(element)))
+            return _list_wire(_or_none(wire_of(element)))
         case MapTypeInfo(key, value):
-            return _map_wire(_inner(key), _or_none(_inner(value)))
+            return _map_wire(wire_of(key), _or_none(wire_of(value)))
     message = f"penstock has no encoding for {type_info!r}"
     raise TypeError(message)
 
 
-def _inner(type_info: TypeInformation) -> _Wire:
+def wire_of(type_info: TypeInformation) -> Wire:
+    """Return how a type lies inside of another one, where pickled values are bytes."""
     wire = _wire(type_info)
-    return _Wire(bytes, _pickle, pickling.loads) if wire.shape is _PICKLED else wire
+    return Wire(bytes, _pickle, pickling.loads) if wire.shape is _PICKLED else wire
 
 
-def _or_none(wire: _Wire) -> _Wire:
-    return _Wire(wire.shape | None, _unless_none(wire.to_wire), _unless_none(wire.from_wire))
+def _or_none(wire: Wire) -> Wire:
+    return Wire(wire.shape | None, _unless_none(wire.to_wire), _unless_none(wire.from_wire))
 
 
 def _unless_none(convert: Convert | None) -> Convert | None:
@@ -227,9 +232,9 @@ def _unless_none(convert: Convert | None) -> Convert | None:
     return lambda value: None if value is None else convert(value)
 
 
-def _tuple_wire(fields: list[_Wire]) -> _Wire:
+def _tuple_wire(fields: list[Wire]) -> Wire:
     shape = GenericAlias(tuple, tuple(field.shape for field in fields))
-    return _Wire(
+    return Wire(
         shape,
         _each([field.to_wire for field in fields]),
         _each([field.from_wire for field in fields]),
@@ -243,8 +248,8 @@ def _each(converts: list[Convert | None]) -> Convert | None:
     return lambda value: tuple([convert(item) for convert, item in zip(filled, value, strict=True)])
 
 
-def _row_wire(fields: list[_Wire], names: list[str]) -> _Wire:
-    inner = _tuple_wire([_Wire(int), *fields])
+def _row_wire(fields: list[Wire], names: list[str]) -> Wire:
+    inner = _tuple_wire([Wire(int), *fields])
     convert_to, convert_from = inner.to_wire or _same, inner.from_wire or _same
 
     def to_wire(row: Row) -> Any:
@@ -259,11 +264,11 @@ def _row_wire(fields: list[_Wire], names: list[str]) -> _Wire:
             row.set_row_kind(RowKind(kind))
         return row
 
-    return _Wire(inner.shape, to_wire, from_wire)
+    return Wire(inner.shape, to_wire, from_wire)
 
 
-def _list_wire(element: _Wire) -> _Wire:
-    return _Wire(
+def _list_wire(element: Wire) -> Wire:
+    return Wire(
         GenericAlias(list, (element.shape,)),
         _map_over(element.to_wire),
         _map_over(element.from_wire),
@@ -276,13 +281,13 @@ def _map_over(convert: Convert | None) -> Convert | None:
     return lambda values: list(map(convert, values))
 
 
-def _map_wire(key: _Wire, value: _Wire) -> _Wire:
+def _map_wire(key: Wire, value: Wire) -> Wire:
     if key.shape in (str, int) and value.to_wire is None:
-        return _Wire(GenericAlias(dict, (key.shape, value.shape)))
+        return Wire(GenericAlias(dict, (key.shape, value.shape)))
     pair = _tuple_wire([key, value])
     pairs = _list_wire(pair)
     convert_to, convert_from = pairs.to_wire or list, pairs.from_wire or list
-    return _Wire(
+    return Wire(
         pairs.shape,
         lambda mapping: convert_to(mapping.items()),
         lambda data: dict(convert_from(data)),

@@ -43,10 +43,14 @@ def _row_types(inner: st.SearchStrategy[TypeInformation]) -> st.SearchStrategy[T
     return fields.map(lambda fs: Types.ROW_NAMED([name for name, _ in fs], [t for _, t in fs]))
 
 
-def _hashable(type_info: TypeInformation) -> bool:
-    if isinstance(type_info, TupleTypeInfo):
-        return all(map(_hashable, type_info.field_types))
-    return isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo)
+_SINGLE_KEY_TYPES: st.SearchStrategy[TypeInformation] = st.one_of(
+    st.sampled_from(list(BasicType)).map(BasicTypeInfo),
+    st.sampled_from(list(SqlTimeType)).map(SqlTimeTypeInfo),
+)
+KEY_TYPES: st.SearchStrategy[TypeInformation] = st.recursive(
+    _SINGLE_KEY_TYPES, lambda inner: st.lists(inner, max_size=3).map(Types.TUPLE), max_leaves=4
+)
+"""Types whose values can be keys of a dict."""
 
 
 def _larger(inner: st.SearchStrategy[TypeInformation]) -> st.SearchStrategy[TypeInformation]:
@@ -55,7 +59,7 @@ def _larger(inner: st.SearchStrategy[TypeInformation]) -> st.SearchStrategy[Type
         inner.map(Types.OBJECT_ARRAY),
         st.lists(inner, max_size=3).map(Types.TUPLE),
         _row_types(inner),
-        st.builds(Types.MAP, inner.filter(_hashable), inner),
+        st.builds(Types.MAP, KEY_TYPES, inner),
     )
 
 

@@ -1,0 +1,1 @@
+"""Savepoints: snapshots in one open format, which any backend writes and any backend reads."""

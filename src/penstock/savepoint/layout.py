@@ -1,0 +1,114 @@
+"""How a savepoint lies in its directory: names, columns and what its files say of themselves.
+
+    <savepoint>/_metadata
+    <savepoint>/<operator>/<state>/part-<subtask>.parquet
+
+While a savepoint is being written its files begin with a dot, which readers of directories pass
+over, and carry the name of the task attempt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.common.typeinfo import MapTypeInfo
+from penstock.ids import OperatorUid
+from penstock.savepoint.columns import ValueColumn, value_column
+from penstock.savepoint.key_columns import KeyColumn, key_column
+from penstock.state.table import MAP_STATE, TableInfo
+from penstock.state.type_text import parse, spell
+from penstock.task.layout import file_name
+
+__all__ = ["FORMAT", "METADATA", "SavedOperator", "StateColumns", "columns_for", "properties_of"]
+
+METADATA = "_metadata"
+FORMAT = 1
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOperator:
+    """The operator whose state is written, as all its files name it."""
+
+    uid: str
+    key_type: str
+    max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateColumns:
+    """The columns of one state."""
+
+    key: KeyColumn
+    map_key: KeyColumn | None
+    value: ValueColumn
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns in their order."""
+        of_map = []
+        if self.map_key is not None:
+            of_map = [pa.field("map_key", self.map_key.arrow)]
+        exact = [pa.field("key_bytes", pa.binary(), nullable=False)]
+        if self.map_key is not None:
+            exact.append(pa.field("map_key_bytes", pa.binary(), nullable=False))
+        return [
+            pa.field("key_group", pa.uint16(), nullable=False),
+            pa.field("key", self.key.arrow),
+            *of_map,
+            pa.field("value", self.value.arrow),
+            *exact,
+        ]
+
+
+def columns_for(info: TableInfo, key_type: str) -> StateColumns:
+    """Return the columns of a state."""
+    map_key = None
+    if info.kind == MAP_STATE:
+        type_info = parse(info.type)
+        assert isinstance(type_info, MapTypeInfo)
+        map_key = key_column(spell(type_info.key))
+    return StateColumns(key_column(key_type), map_key, value_column(info.kind, info.type))
+
+
+def properties_of(
+    operator: SavedOperator, state: str, info: TableInfo, subtask: int
+) -> dict[str, str]:
+    """Return what a file says of itself, so that it can be understood alone."""
+    return {
+        "penstock.format": str(FORMAT),
+        "penstock.uid": operator.uid,
+        "penstock.state": state,
+        "penstock.kind": info.kind,
+        "penstock.type": info.type,
+        "penstock.key_type": operator.key_type,
+        "penstock.max_parallelism": str(operator.max_parallelism),
+        "penstock.subtask": str(subtask),
+    }
+
+
+def operator_dir(uid: str) -> str:
+    """Return the name of an operator's directory."""
+    return file_name(OperatorUid(uid))
+
+
+def state_dir(state: str) -> str:
+    """Return the name of a state's directory; a state's name may be anything, also a path."""
+    if _PLAIN.fullmatch(state):
+        return state
+    return f"state-{hashlib.blake2b(state.encode(), digest_size=16).hexdigest()}"
+
+
+def part_name(subtask: int) -> str:
+    """Return the name of a subtask's file."""
+    return f"part-{subtask}.parquet"
+
+
+def staged_name(subtask: int, name: str) -> str:
+    """Return the name of a subtask's file until the savepoint is complete."""
+    return f".part-{subtask}-{name}.parquet"

@@ -1,0 +1,296 @@
+"""Write a subtask's state into a savepoint.
+
+Tasks write, each file under a name of its own; the driver then keeps the files of the winning
+attempts under their final names. Until the savepoint's metadata is there, none of it counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+from zlib import crc32
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.errors import CorruptStateError
+from penstock.savepoint.layout import (
+    SavedOperator,
+    columns_for,
+    operator_dir,
+    part_name,
+    properties_of,
+    staged_name,
+    state_dir,
+)
+from penstock.state.files import sync_files
+from penstock.state.key_groups import LONG_KEY, key_of
+from penstock.state.savepoint_file import SavepointFile
+from penstock.state.table import REGISTRY, TableInfo, decode_info, registry_name, table_prefix
+
+__all__ = ["keep_files", "write_subtask"]
+
+ROWS_PER_GROUP = 1 << 16
+BYTES_PER_GROUP = 1 << 25
+
+_SHORT_STORE_KEY = 2 + 3 + LONG_KEY
+_REGISTRY_PREFIX = table_prefix(REGISTRY)
+
+
+def write_subtask(
+    entries: Iterable[tuple[bytes, bytes]],
+    operator: SavedOperator,
+    savepoint: Path,
+    subtask: int,
+    name: str,
+) -> list[SavepointFile]:
+    """Write all states of a subtask, durably; return their files.
+
+    Runs in a task. ``entries`` are those of its store in key order; one row group of them is held
+    at a time. ``name`` is the task attempt's own, so a retried task or a zombie disturbs nobody.
+
+    Raises:
+        CorruptStateError: if there are entries of a state that the store does not know.
+    """
+    writer = _SubtaskWriter(operator, savepoint, subtask, name)
+    try:
+        for prefix, keys, values in _chunks(entries):
+            if prefix == _REGISTRY_PREFIX:
+                writer.register(keys, values)
+            else:
+                writer.write(prefix, keys, values)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def keep_files(savepoint: Path, files: Iterable[SavepointFile]) -> list[SavepointFile]:
+    """Give the files of the winning task attempts their final names, and remove all others.
+
+    Called by the driver, before it writes the metadata, with the files of all subtasks. Calling it
+    again with the same files, after a crash, ends in the same.
+    """
+    kept = []
+    directories: set[Path] = set()
+    for file in files:
+        staged = savepoint / file.path
+        final = staged.with_name(part_name(file.subtask))
+        if staged != final:
+            try:
+                staged.replace(final)
+            except FileNotFoundError:
+                if not final.exists():
+                    raise CorruptStateError(str(staged), "it is missing") from None
+        directories.add(final.parent)
+        kept.append(msgspec.structs.replace(file, path=final.relative_to(savepoint).as_posix()))
+    named = {savepoint / file.path for file in kept}
+    for directory in directories:
+        for path in directory.glob("*.parquet"):
+            if path not in named:
+                path.unlink(missing_ok=True)
+    sync_files(directories)
+    return kept
+
+
+def _chunks(
+    entries: Iterable[tuple[bytes, bytes]],
+) -> Iterator[tuple[bytes, list[bytes], list[bytes]]]:
+    """Cut sorted entries into pieces of one table each."""
+    prefix, size = b"", 0
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for key, value in entries:
+        if key[:2] != prefix or len(keys) == ROWS_PER_GROUP or size > BYTES_PER_GROUP:
+            if keys:
+                yield prefix, keys, values
+            prefix, size, keys, values = key[:2], 0, [], []
+        keys.append(key)
+        values.append(value)
+        size += len(value)
+    if keys:
+        yield prefix, keys, values
+
+
+class _SubtaskWriter:
+    def __init__(self, operator: SavedOperator, savepoint: Path, subtask: int, name: str) -> None:
+        self._operator = operator
+        self._savepoint = savepoint
+        self._subtask = subtask
+        self._name = name
+        self._registry: dict[bytes, tuple[str, TableInfo]] = {}
+        self._open: _PartWriter | None = None
+        self._begun: list[Path] = []
+        self._files: dict[bytes, SavepointFile] = {}
+
+    def register(self, keys: list[bytes], values: list[bytes]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            info = decode_info(value)
+            self._registry[table_prefix(info.table)] = registry_name(key), info
+
+    def write(self, prefix: bytes, keys: list[bytes], values: list[bytes]) -> None:
+        if self._open is None or self._open.prefix != prefix:
+            self._close()
+            self._open = self._begin(prefix)
+        self._open.write(keys, values)
+
+    def finish(self) -> list[SavepointFile]:
+        self._close()
+        for prefix in self._registry:
+            if prefix not in self._files:
+                # Declared and empty: the file tells that the state is known, and its type.
+                self._open = self._begin(prefix)
+                self._close()
+        directories = {path.parent for path in self._begun}
+        sync_files([*directories, *{path.parent for path in directories}])
+        return sorted(self._files.values(), key=lambda file: file.table)
+
+    def abort(self) -> None:
+        if self._open is not None:
+            self._open.abort()
+        for path in self._begun:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _begin(self, prefix: bytes) -> _PartWriter:
+        if prefix not in self._registry:
+            table = int.from_bytes(prefix, "big")
+            reason = f"it holds entries of table {table}, which no state of it has"
+            where = f"of subtask {self._subtask} of {self._operator.uid!r}"
+            raise CorruptStateError(where, reason)
+        state, info = self._registry[prefix]
+        directory = self._savepoint / operator_dir(self._operator.uid) / state_dir(state)
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / staged_name(self._subtask, self._name)
+        self._begun.append(path)
+        properties = properties_of(self._operator, state, info, self._subtask)
+        return _PartWriter(path, prefix, info, self._operator.key_type, properties)
+
+    def _close(self) -> None:
+        part, self._open = self._open, None
+        if part is None:
+            return
+        size, crc = part.close()
+        state, info = self._registry[part.prefix]
+        self._files[part.prefix] = SavepointFile(
+            state=state,
+            kind=info.kind,
+            type=info.type,
+            generation=info.generation,
+            table=info.table,
+            subtask=self._subtask,
+            path=part.path.relative_to(self._savepoint).as_posix(),
+            rows=part.rows,
+            size=size,
+            crc=crc,
+            first_key_group=part.first_key_group,
+            stop_key_group=part.stop_key_group,
+        )
+
+
+class _PartWriter:
+    """One Parquet file, row group by row group."""
+
+    def __init__(
+        self, path: Path, prefix: bytes, info: TableInfo, key_type: str, properties: dict[str, str]
+    ) -> None:
+        self.path = path
+        self.prefix = prefix
+        self.rows = 0
+        self.first_key_group = 0
+        self.stop_key_group = 0
+        self._columns = columns_for(info, key_type)
+        self._schema = pa.schema(self._columns.fields, properties)
+        self._file = _SummedFile(path)
+        self._parquet = pq.ParquetWriter(
+            self._file,
+            self._schema,
+            compression="zstd",
+            use_dictionary=False,
+            write_statistics=["key_group"],
+        )
+
+    def write(self, keys: list[bytes], values: list[bytes]) -> None:
+        columns = self._columns
+        groups = np.frombuffer(b"".join([key[2:4] for key in keys]), ">u2").astype(np.uint16)
+        if not self.rows:
+            self.first_key_group = int(groups[0])
+        self.stop_key_group = int(groups[-1]) + 1
+        self.rows += len(keys)
+        encoded, map_keys = _split(keys, with_map_keys=columns.map_key is not None)
+        arrays = {
+            "key_group": pa.array(groups),
+            "key": columns.key.fill(encoded),
+            "value": columns.value.fill(values),
+            "key_bytes": encoded,
+        }
+        if columns.map_key is not None:
+            arrays |= {"map_key": columns.map_key.fill(map_keys), "map_key_bytes": map_keys}
+        ordered = [arrays[field.name] for field in self._schema]
+        table = pa.Table.from_arrays(ordered, schema=self._schema)
+        self._parquet.write_table(table, row_group_size=ROWS_PER_GROUP)
+
+    def close(self) -> tuple[int, int]:
+        self._parquet.close()
+        return self._file.finish()
+
+    def abort(self) -> None:
+        with contextlib.suppress(Exception):
+            self._parquet.close()
+        self._file.abort()
+
+
+def _split(
+    keys: list[bytes], *, with_map_keys: bool
+) -> tuple[pa.BinaryArray, pa.BinaryArray | None]:
+    """Return the encoded keys inside of store keys, and the map keys behind them."""
+    if with_map_keys:
+        encoded = [key_of(key[2:]) for key in keys]
+        starts = [len(key) + (5 if len(key) < LONG_KEY else 9) for key in encoded]
+        map_keys = [key[start:] for key, start in zip(keys, starts, strict=True)]
+        return pa.array(encoded, pa.binary()), pa.array(map_keys, pa.binary())
+    longest = len(max(keys, key=len))
+    if longest < _SHORT_STORE_KEY:
+        return pc.binary_slice(pa.array(keys, pa.binary()), 5, longest), None
+    return pa.array([key_of(key[2:]) for key in keys], pa.binary()), None
+
+
+class _SummedFile:
+    """A new file that knows its size and CRC-32; what Parquet writes it writes in one go."""
+
+    closed = False
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = path.open("xb")
+        self._size = 0
+        self._crc = 0
+
+    def write(self, data: Any) -> int:
+        self._crc = crc32(data, self._crc)
+        self._size += len(data)
+        self._file.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """Do nothing: the file is closed by ``finish`` or ``abort``."""
+
+    def finish(self) -> tuple[int, int]:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._size, self._crc
+
+    def abort(self) -> None:
+        self._file.close()
