@@ -22,6 +22,7 @@ from penstock.state.backends.base import (
 )
 from penstock.state.backends.hashmap import HashMapBackend
 from penstock.state.backends.memory import MemoryBackend
+from penstock.state.backends.rocksdb import RocksDbBackend
 from penstock.state.delta import Delta
 from penstock.state.key_groups import KeyGroupRange, routed_key
 from penstock.state.table import TableInfo, registry_key, table_prefix
@@ -31,6 +32,7 @@ State = dict[bytes, bytes]
 BACKENDS: dict[str, Callable[[], StateBackend]] = {
     "hashmap": HashMapBackend,
     "memory": MemoryBackend,
+    "rocksdb": RocksDbBackend,
 }
 KEY_GROUPS = 8
 REGISTRY = {
@@ -356,11 +358,17 @@ class MemoryMachine(BackendMachine):
     backend_name = "memory"
 
 
+class RocksDbMachine(BackendMachine):
+    backend_name = "rocksdb"
+
+
 STEPS = settings(max_examples=15, stateful_step_count=20, deadline=None)
 HashMapMachine.TestCase.settings = STEPS
 MemoryMachine.TestCase.settings = STEPS
+RocksDbMachine.TestCase.settings = STEPS
 TestHashMap: type = HashMapMachine.TestCase
 TestMemory: type = MemoryMachine.TestCase
+TestRocksDb: type = RocksDbMachine.TestCase
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from penstock.state.backends.base import FileRef, StagedName, StateBackend, Stat
 from penstock.state.delta import Delta, blocks_of
 from penstock.state.files import DELTA, file_name, write_file
 
-__all__ = ["ChangelogBackend"]
+__all__ = ["ChangelogBackend", "check_no_other"]
 
 
 class ChangelogBackend(StateBackend):
@@ -48,3 +48,11 @@ class ChangelogBackend(StateBackend):
 
     def _nothing_to_fold(self, ref: StateRef) -> bool:
         return not ref.deltas and (self._incremental or ref.base_version is None)
+
+
+def check_no_other(ref: StateRef, *others: str) -> None:
+    """Refuse a ref that another backend wrote, instead of seeing an empty state in it."""
+    for field in others:
+        if getattr(ref, field) is not None:
+            message = f"another backend keeps its state in {field!r}: restore it with that one"
+            raise ValueError(message)

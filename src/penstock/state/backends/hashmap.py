@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
 from penstock.errors import CorruptStateError
 from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
-from penstock.state.backends.changelog import ChangelogBackend
-from penstock.state.backends.hashmap_store import HashMapStore, bring_up, is_at, read_stamp
+from penstock.state.backends.changelog import ChangelogBackend, check_no_other
+from penstock.state.backends.hashmap_store import HashMapStore, bring_up, read_stamp
 from penstock.state.backends.lmdb_env import MAP_SIZE, LmdbEnv
 from penstock.state.backends.local_stores import boot_id, discard, private_path
 from penstock.state.delta import Block, blocks_of_entries
@@ -33,6 +34,7 @@ class HashMapBackend(ChangelogBackend):
         self._map_size = map_size
 
     def open(self, place: StatePlace, ref: StateRef) -> HashMapStore:
+        check_no_other(ref, "tables", "inline")
         path = place.local_dir / f"lmdb-{boot_id()}"
         try:
             store = self._open_at(path, place, ref)
@@ -83,11 +85,11 @@ class HashMapBackend(ChangelogBackend):
         txn = None
         try:
             txn = env.begin()
-            if not is_at(read_stamp(env, txn), ref):
+            if not _is_at(env, txn, ref):
                 txn.abort()
                 bring_up(env, ref, partial(read_file, place))
                 txn = env.begin()
-                if not is_at(read_stamp(env, txn), ref):
+                if not _is_at(env, txn, ref):
                     txn.abort()
                     env.close()
                     return None
@@ -99,6 +101,12 @@ class HashMapBackend(ChangelogBackend):
         return HashMapStore(env, txn, ref.version, path if private else None)
 
 
+def _is_at(env: LmdbEnv, txn: Any, ref: StateRef) -> bool:
+    stamp = read_stamp(env, txn)
+    return stamp is not None and stamp.is_at(ref)
+
+
 def _whole(place: StatePlace, ref: StateRef) -> Iterator[Block]:
+    check_no_other(ref, "tables", "inline")
     base = iter(()) if ref.base is None else read_file(place, ref.base)
     return folded(base, overlay_of(read_file(place, delta) for delta in ref.deltas))

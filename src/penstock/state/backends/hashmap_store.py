@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
-import msgspec
 
 from penstock.state.backends.lmdb_env import LmdbEnv
 from penstock.state.backends.refs import FileRef, StateRef
+from penstock.state.backends.stamp import Stamp, decode_stamp
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Block
 
-__all__ = ["HashMapStore", "Stamp", "bring_up"]
+__all__ = ["HashMapStore", "bring_up", "read_stamp"]
 
 # LMDB takes keys of up to 511 bytes. Longer ones are stored under 479 bytes of themselves and a
 # digest of the whole, which makes exactly 511: a length no other stored key has.
@@ -30,17 +30,6 @@ _LENGTH = 4
 _STAMP = b"stamp"
 
 ReadFile = Callable[[FileRef], Iterator[Block]]
-
-
-class Stamp(msgspec.Struct, frozen=True, array_like=True):
-    """Which version a local store holds, and the last file that went into it."""
-
-    version: int
-    file: str
-
-
-_pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Stamp).decode
 
 
 class HashMapStore(StateStore):
@@ -105,12 +94,7 @@ class HashMapStore(StateStore):
 def read_stamp(env: LmdbEnv, txn: Any) -> Stamp | None:
     """Return which version a transaction sees, None in a new store."""
     data = txn.get(_STAMP, db=env.meta_db)
-    return None if data is None else _unpack(data)
-
-
-def is_at(stamp: Stamp | None, ref: StateRef) -> bool:
-    """Tell whether a store holds exactly the version of a ref."""
-    return stamp is not None and stamp.version == ref.version and _same_history(stamp, ref)
+    return None if data is None else decode_stamp(data)
 
 
 def bring_up(env: LmdbEnv, ref: StateRef, read: ReadFile) -> None:
@@ -131,9 +115,9 @@ def bring_up(env: LmdbEnv, ref: StateRef, read: ReadFile) -> None:
 
 def _bring_up(env: LmdbEnv, txn: Any, ref: StateRef, read: ReadFile) -> None:
     stamp = read_stamp(env, txn)
-    if is_at(stamp, ref) or (stamp is not None and stamp.version > ref.version):
+    if stamp is not None and (stamp.is_at(ref) or stamp.is_ahead_of(ref)):
         return
-    if stamp is not None and _reaches(stamp, ref):
+    if stamp is not None and stamp.reaches(ref):
         missing = [delta for delta in ref.deltas if delta.version > stamp.version]
     else:
         txn.drop(env.state_db, delete=False)
@@ -144,19 +128,7 @@ def _bring_up(env: LmdbEnv, txn: Any, ref: StateRef, read: ReadFile) -> None:
         _apply(txn, read(delta))
     newest = ref.deltas[-1] if ref.deltas else ref.base
     done = Stamp(ref.version, "" if newest is None else newest.name)
-    txn.put(_STAMP, _pack(done), db=env.meta_db)
-
-
-def _reaches(stamp: Stamp, ref: StateRef) -> bool:
-    """Tell whether the deltas of a ref lead from a stamp to it."""
-    begun = ref.base is None or stamp.version >= ref.base.version
-    return begun and stamp.version <= ref.version and _same_history(stamp, ref)
-
-
-def _same_history(stamp: Stamp, ref: StateRef) -> bool:
-    # Versions alone would do if local directories are never shared; the name proves it.
-    passed = [delta for delta in ref.deltas if delta.version <= stamp.version]
-    return not passed or passed[-1].name == stamp.file
+    txn.put(_STAMP, done.encode(), db=env.meta_db)
 
 
 def _load(txn: Any, blocks: Iterable[Block]) -> None:

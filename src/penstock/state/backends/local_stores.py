@@ -45,7 +45,10 @@ def snapshot_path(local_dir: Path, version: int, name: StagedName) -> Path:
 
 
 def discard(path: Path) -> None:
-    """Take a store out of the way; processes that have it open keep what they have."""
+    """Take a store out of the way, at once and as a whole, and delete it.
+
+    Processes that have an LMDB open keep what they have; a RocksDB must be closed.
+    """
     away = path.with_name(f"{path.name}.gone-{os.getpid()}-{next(_numbers)}")
     try:
         path.rename(away)
@@ -66,7 +69,7 @@ def remove_leftovers(local_dir: Path, newest_version: int) -> None:
         else:
             gone = False
         if gone:
-            shutil.rmtree(path, ignore_errors=True)
+            discard(path)
 
 
 def _is_alive(pid: int) -> bool:

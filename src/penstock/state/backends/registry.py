@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.state.backends.base import StateBackend
 from penstock.state.backends.hashmap import HashMapBackend
 from penstock.state.backends.memory import MemoryBackend
+from penstock.state.backends.rocksdb import RocksDbBackend
 
 __all__ = ["backend_named"]
 
@@ -14,4 +15,8 @@ def backend_named(name: str, step: str = "", incremental: bool = True) -> StateB
 
     Unless `incremental`, what it folds shares no file with what was folded before.
     """
-    return MemoryBackend(step) if name == "memory" else HashMapBackend(incremental=incremental)
+    if name == "memory":
+        return MemoryBackend(step)
+    if name == "rocksdb":
+        return RocksDbBackend(incremental=incremental)
+    return HashMapBackend(incremental=incremental)

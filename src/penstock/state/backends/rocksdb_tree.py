@@ -1,0 +1,195 @@
+"""One RocksDB on this host, with a column family for each table of the state."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Generator, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DataBlockIndexType,
+    DBCompressionType,
+    IngestExternalFileOptions,
+    Options,
+    Rdict,
+    SstFileWriter,
+)
+
+from penstock.state.backends.stamp import Stamp, decode_stamp
+
+__all__ = ["CACHE_BYTES", "RocksDbTree"]
+
+CACHE_BYTES = 64 << 20
+
+_PREFIX = 2
+_STAMP = b"stamp"
+_DEFAULT = "default"
+_INCOMING = "incoming"
+_TABLE_BYTES = 64 << 20
+_TOO_MANY_TABLES = 16
+_PAUSE_SECONDS = 0.005
+
+
+class RocksDbTree:
+    """A database that is open in this process, and in no other.
+
+    State goes in only by whole tables, sorted; the log and the write buffer hold the stamp alone.
+    What was written survives ``kill -9``, in the order it was written. Nothing survives a crash
+    of the host: after one the directory is not used.
+    """
+
+    __slots__ = ("_db", "_families", "_options", "_path", "_scans")
+
+    def __init__(self, path: Path, cache_bytes: int = CACHE_BYTES) -> None:
+        self._path = path
+        self._options = _options(cache_bytes)
+        self._scans: weakref.WeakSet[Generator[tuple[bytes, bytes]]] = weakref.WeakSet()
+        path.mkdir(parents=True, exist_ok=True)
+        is_there = (path / "CURRENT").exists()
+        names = Rdict.list_cf(str(path), self._options) if is_there else [_DEFAULT]
+        self._db = Rdict(str(path), self._options, dict.fromkeys(names, self._options))
+        self._families = {
+            bytes.fromhex(name): self._db.get_column_family(name)
+            for name in names
+            if name != _DEFAULT
+        }
+
+    @property
+    def families(self) -> dict[bytes, Any]:
+        """The column families, by what the keys in them would begin with."""
+        return self._families
+
+    def read_stamp(self) -> Stamp | None:
+        """Return what the database holds, None in a new one."""
+        data = self._db.get(_STAMP)
+        return None if data is None else decode_stamp(data)
+
+    def write_stamp(self, stamp: Stamp) -> None:
+        """Say what the database holds from now on."""
+        self._db.put(_STAMP, stamp.encode())
+
+    def apply(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put and delete (None) entries, sorted by key; one table after the other gets in."""
+        into = IngestExternalFileOptions()
+        into.set_move_files(True)
+        for prefix, entries in groupby(changes, key=_prefix_of):
+            family = self._families.get(prefix)
+            if family is None:
+                family = self._db.create_column_family(prefix.hex(), self._options)
+                self._families[prefix] = family
+            for table in self._tables(entries):
+                family.ingest_external_file([table], into)
+            _wait_for_compaction(family)
+
+    def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate, ordered by key, from ``start`` up to, not including, ``stop``.
+
+        Raises:
+            Exception: if a table is damaged; RocksDB's own words.
+        """
+        scan = self._scan(start, stop)
+        self._scans.add(scan)
+        return scan
+
+    def snapshot(self, path: Path) -> None:
+        """Keep what the database holds now in a directory of hard links, which must be new."""
+        # Making the checkpoint would flush, too, but holds the interpreter's lock meanwhile.
+        self._db.flush(True)
+        Checkpoint(self._db).create_checkpoint(str(path))
+
+    def close(self) -> None:
+        """Close the database; scans that were not read to their end are closed with it."""
+        # A live iterator would keep the database open and locked.
+        for scan in list(self._scans):
+            scan.close()
+        for family in self._families.values():
+            family.close()
+        self._families = {}
+        self._db.close()
+
+    def _scan(self, start: bytes, stop: bytes | None) -> Generator[tuple[bytes, bytes]]:
+        for prefix in sorted(self._families):
+            if stop is not None and prefix >= stop:
+                return
+            if prefix < start and not start.startswith(prefix):
+                continue
+            low = start[len(prefix) :] if start.startswith(prefix) else b""
+            high = stop[len(prefix) :] if stop is not None and stop.startswith(prefix) else None
+            entries = self._families[prefix].iter()
+            entries.seek(low)
+            while entries.valid():
+                key = entries.key()
+                if high is not None and key >= high:
+                    break
+                yield prefix + key, entries.value()
+                entries.next()
+            entries.status()
+
+    def _tables(self, entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[str]:
+        """Write sorted entries of one family into table files, one at a time."""
+        path = str(self._path / _INCOMING)
+        writer: SstFileWriter | None = None
+        size = 0
+        for key, value in entries:
+            if writer is None:
+                writer = SstFileWriter(self._options)
+                writer.open(path)
+                size = 0
+            if value is None:
+                del writer[key[_PREFIX:]]
+            else:
+                writer[key[_PREFIX:]] = value
+                size += len(key) + len(value)
+            if size >= _TABLE_BYTES:
+                writer.finish()
+                writer = None
+                yield path
+        if writer is not None:
+            writer.finish()
+            yield path
+
+
+def _prefix_of(change: tuple[bytes, bytes | None]) -> bytes:
+    return change[0][:_PREFIX]
+
+
+def _wait_for_compaction(family: Any) -> None:
+    """Let compaction catch up if it lags: every table in the way makes every read slower.
+
+    It runs while the database is open and is cut off when it is closed, so with short tasks it
+    might never come to an end.
+    """
+    while int(family.property_value("rocksdb.num-files-at-level0") or 0) >= _TOO_MANY_TABLES and (
+        family.property_int_value("rocksdb.compaction-pending")
+        or family.property_int_value("rocksdb.num-running-compactions")
+    ):
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _options(cache_bytes: int) -> Options:
+    tables = BlockBasedOptions()
+    tables.set_block_cache(Cache(cache_bytes))
+    # Indexes and filters count as cache: memory stays bounded however large the state is.
+    tables.set_cache_index_and_filter_blocks(True)
+    tables.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    tables.set_bloom_filter(10, False)
+    tables.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(tables)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(1 << 20)
+    options.set_max_open_files(512)
+    options.set_max_background_jobs(2)
+    options.set_skip_stats_update_on_db_open(True)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_keep_log_file_num(2)
+    options.set_manifest_preallocation_size(1 << 16)
+    return options
