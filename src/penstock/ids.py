@@ -21,9 +21,3 @@ CheckpointId = NewType("CheckpointId", int)
 
 JobKey = NewType("JobKey", str)
 """Name of a job's directory: what it is called across runs."""
-
-CheckpointId = NewType("CheckpointId", int)
-"""Number of a checkpoint or savepoint; never given twice in a job's life, through all attempts."""
-
-JobKey = NewType("JobKey", str)
-"""Name of a job's directory; the same for all attempts of the job."""

@@ -1,8 +1,9 @@
 """The log of a channel, as the driver keeps it.
 
-One entry per published micro-batch of the producer, in order, and one for the end of input;
-barriers and watermarks will be entries too. The log is the consumer's input buffer: it is
-bounded, and an entry's files are deleted once its consumer has published what it made of them.
+One entry per published micro-batch of the producer, in order, with barriers between them and
+one entry for the end of input. Barriers still come behind the end: a finished source answers
+every checkpoint. The log is the consumer's input buffer: it is bounded, and an entry's files are
+deleted once its consumer has published what it made of them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.channel.segment import Segment
+from penstock.ids import CheckpointId
 
 
 class EntryKind(Enum):
     """What an entry of a channel's log stands for."""
 
     DATA = "data"
+    BARRIER = "barrier"
     END_OF_INPUT = "end of input"
 
 
@@ -30,6 +33,8 @@ class Entry:
 
     kind: EntryKind
     segments: tuple[Segment, ...] = ()
+    checkpoint: CheckpointId | None = None
+    """Of a barrier: the checkpoint it belongs to."""
 
     @property
     def rows(self) -> int:
@@ -43,6 +48,11 @@ class Entry:
 
 
 END_OF_INPUT = Entry(EntryKind.END_OF_INPUT)
+
+
+def barrier(checkpoint: CheckpointId) -> Entry:
+    """Return the entry that divides what belongs to a checkpoint from what comes after it."""
+    return Entry(EntryKind.BARRIER, checkpoint=checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +91,24 @@ class ChannelLog:
         with self._lock:
             return tuple(self._entries)
 
+    @property
+    def size(self) -> int:
+        """How many bytes wait in the channel."""
+        return self._bytes
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the consumer has seen the end of input."""
+        return self._ended
+
     def is_full(self) -> bool:
         """Whether the producer must not start another micro-batch; only data counts."""
         return self._rows >= self._bounds.max_records or self._bytes >= self._bounds.max_bytes
 
     def is_complete(self) -> bool:
-        """Whether the producer will append nothing more."""
+        """Whether the producer will append no more data."""
         with self._lock:
-            last = self._entries[-1] if self._entries else None
-            return self._ended or (last is not None and last.kind is EntryKind.END_OF_INPUT)
-
-    def ends_within(self, count: int) -> bool:
-        """Whether nothing will follow the first `count` entries."""
-        with self._lock:
-            if self._ended:
-                return True
-            return count > 0 and self._entries[count - 1].kind is EntryKind.END_OF_INPUT
+            return self._ended or any(e.kind is EntryKind.END_OF_INPUT for e in self._entries)
 
     def consume(self, count: int) -> list[Entry]:
         """Drop the first `count` entries, whose effects are published, and return them."""
@@ -110,16 +122,17 @@ class ChannelLog:
 
 
 def entries_to_take(entries: Sequence[Entry], max_records: int, most: int | None = None) -> int:
-    """Decide how many entries the next micro-batch takes from one input.
+    """Decide how many of some entries the next micro-batch takes from one input.
 
-    At least one if there is any, then as many as fit, but no more than `most` with data; an end
-    of input closes the batch.
+    At least one with data if there is any, then as many as fit, but no more than `most` with
+    data; what holds no data goes along with what stands before it.
     """
-    rows = 0
+    rows = with_data = 0
     for count, entry in enumerate(entries):
+        if entry.kind is not EntryKind.DATA:
+            continue
         rows += entry.rows
-        if count and (rows > max_records or (most is not None and rows and count >= most)):
-            return count if entry.kind is EntryKind.DATA else count + 1
-        if entry.kind is EntryKind.END_OF_INPUT:
-            return count + 1
+        if with_data and (rows > max_records or (most is not None and with_data >= most)):
+            return count
+        with_data += 1
     return len(entries)

@@ -42,8 +42,9 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     """A driver takes the job: nobody else writes from here on until the next such entry.
 
     `restored` and `restored_path` say what it begins with: the id and the path of a checkpoint
-    of this job as its `CheckpointCompleted` has them, or those of any other snapshot. `fresh` says
-    that it was told to begin with nothing, though there may be checkpoints.
+    of this job as its `CheckpointCompleted` has them, or those of any other snapshot. `given_path`
+    is the snapshot the user named, whatever it begins with. `fresh` says that it was told to begin
+    with nothing, though there may be checkpoints.
     """
 
     attempt: str
@@ -52,6 +53,7 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     pid: int
     restored: int | None = None
     restored_path: str | None = None
+    given_path: str | None = None
     fresh: bool = False
     work_dirs: list[str] = []
     """Where the attempt keeps files outside of the job's directory, for others to clean up."""

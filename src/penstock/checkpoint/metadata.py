@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from penstock.ids import OperatorUid
 from penstock.state.backends.base import FileRef, StateRef
+from penstock.state.savepoint_file import SavepointFile
 from penstock.task.layout import file_name
 
 __all__ = [
@@ -84,6 +85,8 @@ class OperatorSnapshot(Struct, frozen=True):
     timers: bytes = b""
     stats: list[SubtaskStats] = []
     """Per subtask."""
+    savepoint: list[SavepointFile] = []
+    """In a savepoint, the files of its keyed state instead of `keyed`."""
 
 
 class CheckpointMetadata(Struct, frozen=True):

@@ -157,6 +157,12 @@ ACCEPT_DUPLICATES = ConfigOption(
     False,
     "Whether an older checkpoint may be restored although sinks may have shown what came behind.",
 )
+FRESH = ConfigOption(
+    "penstock.recovery.fresh",
+    BOOLEAN,
+    False,
+    "Whether a job that died begins anew; its checkpoints are left alone.",
+)
 COMMITTER_RETRIES = ConfigOption(
     "sink.committer.retries",
     NON_NEGATIVE_INTEGER,
@@ -191,6 +197,7 @@ CHECKPOINT_OPTIONS: tuple[ConfigOption[Any], ...] = (
     CLAIM_MODE,
     IGNORE_UNCLAIMED_STATE,
     ACCEPT_DUPLICATES,
+    FRESH,
     COMMITTER_RETRIES,
     CHECKPOINT_HISTORY,
 )

@@ -43,6 +43,8 @@ class Node:
     output_type: TypeInformation | None
     parallelism: int
     max_parallelism: int
+    derives_max_parallelism: bool
+    """Whether nobody set it, so that a restored job takes over the one it had."""
     inputs: tuple[Edge, ...]
     may_chain: bool
     """Whether it may go behind the step before it, in the same stage."""
@@ -153,6 +155,7 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         output_type=t.output_type,
         parallelism=parallelism,
         max_parallelism=max_parallelism,
+        derives_max_parallelism=not (t.max_parallelism or settings.max_parallelism),
         inputs=edges,
         may_chain=settings.chaining and not (t.start_new_chain or t.disable_chaining),
         may_be_followed=not t.disable_chaining,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from penstock.graph.job_graph import Edge, JobGraph, Node
 from penstock.graph.transformation import Exchange, OperatorKind, Partitioning
-from penstock.ids import ChannelId, StageId
+from penstock.ids import ChannelId, OperatorUid, StageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,29 @@ def plan_job(graph: JobGraph) -> Plan:
         for i, group in enumerate(members)
     )
     return Plan(graph.name, stages, channels)
+
+
+def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan:
+    """Return the plan with other numbers of key groups for some operators."""
+    nodes = {
+        n.id: replace(n, max_parallelism=numbers.get(n.uid, n.max_parallelism))
+        for s in plan.stages
+        for n in s.nodes
+    }
+    heads = {s.id: nodes[s.head.id] for s in plan.stages}
+    channels = {
+        c.id: replace(c, max_parallelism=heads[c.consumer].max_parallelism) for c in plan.channels
+    }
+    stages = tuple(
+        Stage(
+            s.id,
+            tuple(nodes[n.id] for n in s.nodes),
+            tuple(channels[c.id] for c in s.inputs),
+            tuple(channels[c.id] for c in s.outputs),
+        )
+        for s in plan.stages
+    )
+    return Plan(plan.job_name, stages, tuple(channels.values()))
 
 
 def _chains(node: Node, nodes: dict[int, Node]) -> bool:

@@ -12,6 +12,7 @@ class Board:
         self._changed = threading.Condition()
         self._version = 0
         self._stopping = False
+        self._is_over = False
         self._failure: BaseException | None = None
 
     @property
@@ -23,6 +24,11 @@ class Board:
     def stopping(self) -> bool:
         """Whether loops should end before their next micro-batch."""
         return self._stopping
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has come to its end: nothing is left to do for anyone."""
+        return self._is_over
 
     @property
     def failure(self) -> BaseException | None:
@@ -43,6 +49,11 @@ class Board:
     def stop(self) -> None:
         """End all loops between micro-batches."""
         self._stopping = True
+        self.change()
+
+    def finish(self) -> None:
+        """End all loops: everything is processed and, with checkpoints, in the last one."""
+        self._is_over = True
         self.change()
 
     def fail(self, error: BaseException) -> bool:

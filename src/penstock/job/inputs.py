@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.channel.log import ChannelLog, Entry, entries_to_take
+from penstock.channel.log import ChannelLog, Entry
+from penstock.checkpoint.cut import InputFacts, decide_cut
 from penstock.connectors.source import SourceEnumerator
-from penstock.ids import ChannelId
+from penstock.ids import ChannelId, CheckpointId
 from penstock.task.messages import SegmentRead, SubtaskWork
 
 
@@ -21,6 +22,8 @@ class Taken:
     consumed: dict[ChannelId, int] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     key_slice: tuple[int, int] | None = None
+    barrier: CheckpointId | None = None
+    """The checkpoint whose cut lies behind this micro-batch."""
 
     @property
     def is_empty(self) -> bool:
@@ -28,12 +31,37 @@ class Taken:
         return not any(w.ranges or w.segments for w in self.work)
 
 
+@dataclass(frozen=True, slots=True)
+class Barriers:
+    """What a stage knows of the checkpoints under way, read once per decision."""
+
+    live: Collection[CheckpointId] = ()
+    """Neither completed nor aborted."""
+    triggered: CheckpointId | None = None
+    """For a source: the next one whose barrier it has to send."""
+    quiet: bool = False
+    """For a source: whether to plan nothing, because the job is being stopped."""
+    draining: bool = False
+    """For a source: whether to come to its end here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An alignment under way: which inputs wait at which barrier, and the bytes behind it."""
+
+    checkpoint: CheckpointId
+    bytes: Mapping[ChannelId, int]
+
+
 class StageInput(ABC):
-    """One stage's input as its loop sees it; called under the job's lock."""
+    """One stage's input as its loop sees it; called by the loop's thread."""
 
     @abstractmethod
-    def take(self, max_records: int) -> Taken | None:
-        """Fix the input of the next micro-batch; None if there is none now."""
+    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+        """Fix the input of the next micro-batch; None if there is none now.
+
+        With `is_full` only what brings no data on its way: a barrier, the end of input.
+        """
 
     @abstractmethod
     def published(self, taken: Taken, records: int) -> list[tuple[ChannelId, Entry]]:
@@ -42,6 +70,10 @@ class StageInput(ABC):
     @abstractmethod
     def wait_seconds(self) -> float | None:
         """Return how long to sleep without a signal; None until there is one."""
+
+    def held(self) -> Held | None:
+        """Return the alignment that the last `take` saw, if any."""
+        return None
 
     def wants(self, records: int) -> None:  # noqa: B027
         """Tell whoever produces the input how many records are good to take at once."""
@@ -53,26 +85,54 @@ class StageInput(ABC):
 class SourceInput(StageInput):
     """A stage that reads an external source."""
 
-    def __init__(self, enumerator: SourceEnumerator, parallelism: int, poll_seconds: float) -> None:
+    def __init__(
+        self,
+        enumerator: SourceEnumerator,
+        parallelism: int,
+        poll_seconds: float,
+        before_take: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> None:
         self._enumerator = enumerator
         self._parallelism = parallelism
         self._poll_seconds = poll_seconds
-        self._end_told = False
+        self._before_take = before_take
+        self._has_ended = False
+        self._is_quiet = False
 
-    def take(self, max_records: int) -> Taken | None:
-        """Ask the source for ranges."""
-        if self._end_told:
+    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+        """Send a barrier that is due, else ask the source for ranges."""
+        self._is_quiet = barriers.quiet
+        if barriers.draining and not self._has_ended:
+            self._has_ended = True
+            return Taken(self._no_work(), True)
+        if barriers.triggered is not None:
+            return Taken(self._no_work(), False, barrier=barriers.triggered)
+        if self._has_ended or is_full or barriers.quiet:
             return None
         plan = self._enumerator.plan(max_records)
         end = self._enumerator.finished()
         if not plan and not end:
             return None
-        self._end_told = end
+        self._has_ended = end
         positions = self._enumerator.positions()
         planned = {r.split: positions[r.split] for ranges in plan for r in ranges}
+        if plan and self._before_take is not None:
+            self._before_take(positions)
         work = [SubtaskWork(ranges=list(ranges)) for ranges in plan]
         work += [SubtaskWork()] * (self._parallelism - len(work))
         return Taken(work, end, positions=planned)
+
+    def positions(self) -> dict[str, int]:
+        """Return where the source goes on, between micro-batches: behind what was published."""
+        return self._enumerator.positions()
+
+    def finished(self) -> bool:
+        """Whether the source itself has nothing more, ever; a drained one may have."""
+        return self._enumerator.finished()
+
+    def release(self, positions: Mapping[str, int]) -> None:
+        """Tell the source what no checkpoint needs any more."""
+        self._enumerator.release(positions)
 
     def published(self, taken: Taken, records: int) -> list[tuple[ChannelId, Entry]]:
         """Tell the source how many records its ranges held."""
@@ -83,12 +143,17 @@ class SourceInput(StageInput):
 
     def wait_seconds(self) -> float | None:
         """Return the source's own wish, but never spin."""
+        if self._has_ended or self._is_quiet:
+            return None
         wish = self._enumerator.next_poll()
         return None if wish is None else max(wish, self._poll_seconds / 10)
 
     def close(self) -> None:
         """Close the source's enumerator."""
         self._enumerator.close()
+
+    def _no_work(self) -> list[SubtaskWork]:
+        return [SubtaskWork()] * self._parallelism
 
 
 class ChannelInput(StageInput):
@@ -105,23 +170,32 @@ class ChannelInput(StageInput):
         # A source's split is cut between subtasks: two entries of a forward channel in one
         # micro-batch would put the second one's first piece before the first one's second.
         self._most = {channel: 1 for channel in forward if parallelism > 1}
+        self._held: Held | None = None
 
-    def take(self, max_records: int) -> Taken | None:
-        """Take what has been appended, as far as it fits."""
-        taken: dict[ChannelId, Sequence[Entry]] = {}
-        for channel, log in self._logs.items():
-            pending = log.pending()
-            count = entries_to_take(pending, max_records, self._most.get(channel))
-            if count:
-                taken[channel] = [pending[i] for i in range(count)]
-        if not taken:
+    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+        """Take what has been appended, as far as it fits, up to the barriers."""
+        facts = {
+            channel: InputFacts(log.pending(), log.has_ended, self._most.get(channel))
+            for channel, log in self._logs.items()
+        }
+        cut = decide_cut(facts, barriers.live, max_records)
+        self._held = None
+        if cut.held:
+            (checkpoint,) = set(cut.held.values())
+            self._held = Held(checkpoint, {c: self._logs[c].size for c in cut.held})
+        taken = {c: [facts[c].entries[i] for i in range(n)] for c, n in cut.take.items()}
+        if not taken or (is_full and any(e.segments for part in taken.values() for e in part)):
             return None
-        consumed = {c: len(entries) for c, entries in taken.items()}
         return Taken(
             work_of(taken, self._parallelism),
-            all(log.ends_within(consumed.get(c, 0)) for c, log in self._logs.items()),
-            consumed=consumed,
+            cut.end_of_input,
+            consumed=dict(cut.take),
+            barrier=cut.barrier,
         )
+
+    def held(self) -> Held | None:
+        """Return the inputs that wait at a barrier."""
+        return self._held
 
     def published(self, taken: Taken, records: int) -> list[tuple[ChannelId, Entry]]:
         """Drop the entries that were taken."""
@@ -151,9 +225,9 @@ class GroupedInput(ChannelInput):
         self._max_records = max_records
         self._part = 0
 
-    def take(self, max_records: int) -> Taken | None:
+    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
         """Wait for the end of all inputs, then hand out one part after the other."""
-        if not all(log.is_complete() and log.pending() for log in self._logs.values()):
+        if is_full or not all(log.is_complete() and log.pending() for log in self._logs.values()):
             return None
         entries: dict[ChannelId, Sequence[Entry]] = {
             c: list(log.pending()) for c, log in self._logs.items()

@@ -1,29 +1,59 @@
-"""One run of a job: its loops, its end, and what it leaves behind."""
+"""One run of a job: attempt after attempt, until it has come to its end.
+
+Every attempt begins the same way, whether the driver has just been started or the attempt before
+failed in this process: win the journal, resolve the checkpoint, load state, reset sources, reset
+sinks, go. Each of these is measured.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import random
 import shutil
+import socket
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 
-from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
-from penstock.connectors.sink import PublisherContext, SinkPublisher
-from penstock.connectors.source import EnumeratorContext
-from penstock.graph.plan import Channel, Plan, Stage
-from penstock.graph.transformation import Exchange, OperatorKind
-from penstock.ids import ChannelId
-from penstock.job.board import Board
-from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
+from penstock.checkpoint.decider import RequestKind
+from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.history import ExceptionRecord, History, Recovery
+from penstock.checkpoint.job_dir import JobDir, JobFacts, PlannedStep
+from penstock.checkpoint.journal import AttemptStarted, EndStatus, JobEnded, Journal, JournalState
+from penstock.checkpoint.metadata import CheckpointMetadata, files_of
+from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.settings import CheckpointSettings, Retention
+from penstock.checkpoint.shared_files import sweep
+from penstock.checkpoint.store import CheckpointStore, Completed
+from penstock.crash_points import CrashPoint, reach
+from penstock.errors import (
+    CheckpointFailedError,
+    CorruptMetadataError,
+    CorruptStateError,
+    FencedError,
+    PenstockError,
+    UserFunctionError,
+)
+from penstock.graph.plan import Plan
+from penstock.ids import AttemptId, CheckpointId
+from penstock.job.attempt import Attempt, AttemptParts
 from penstock.job.manifest import add_counts
 from penstock.job.report import MicroBatchReport
+from penstock.job.restore import RestoredJob, Snapshot, StateRestorer
 from penstock.job.settings import JobSettings
-from penstock.job.stage_loop import StageLoop, StageParts
 from penstock.job.submitter import Submitter
-from penstock.task.layout import Layout, file_name
+from penstock.recovery.lease import Lease, refuse_second_driver
+from penstock.recovery.match import match
+from penstock.recovery.resolve import Origin, fall_back, origins
+from penstock.recovery.restart import GiveUp, Restart, RestartStrategy, decide_restart
+from penstock.task.layout import Layout
 
 logger = logging.getLogger("penstock.job")
 
@@ -34,87 +64,107 @@ class JobState(Enum):
     """Where a run stands."""
 
     RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
     FINISHED = "FINISHED"
     CANCELED = "CANCELED"
     FAILED = "FAILED"
 
 
-class JobRun:
-    """Runs a plan: one thread per stage, until all have ended."""
+@dataclass(frozen=True, slots=True)
+class JobParts:
+    """What a run works with; made once by the launch."""
 
-    def __init__(
-        self, plan: Plan, layout: Layout, settings: JobSettings, submitter: Submitter
-    ) -> None:
-        self._plan = plan
-        self._layout = layout
-        self._settings = settings
-        self._submitter = submitter
-        self._board = Board()
+    plan: Plan
+    settings: JobSettings
+    checkpoints: CheckpointSettings
+    restart: RestartStrategy
+    job_dir: JobDir
+    work_dir: Path
+    """Seen by driver and tasks; what lies there is of use to one attempt only."""
+    local_dir: Path
+    fresh: bool
+    program: JobFacts
+    make_submitter: Callable[[Plan, Layout], Submitter]
+
+
+@dataclass(slots=True)
+class _Stopwatch:
+    """The five times of a recovery."""
+
+    detect_s: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    _last: float = field(default_factory=time.perf_counter)
+
+    def lap(self, part: str) -> None:
+        now = time.perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
+
+
+class JobRun:
+    """Runs a plan to its end, through failures as the restart strategy allows."""
+
+    def __init__(self, parts: JobParts) -> None:
+        self._parts = parts
+        self._dir = parts.job_dir
+        self._history = History(
+            self._dir.storage,
+            checkpoints_kept=max(parts.checkpoints.checkpoint_history, 100),
+            exceptions_kept=parts.checkpoints.exception_history,
+        )
+        self._journal = Journal(self._dir.storage, self._dir.key)
+        self._lease = Lease(self._dir, parts.checkpoints.heartbeat_interval_s)
         self._lock = threading.Lock()
         self._reports: deque[MicroBatchReport] = deque(maxlen=_REPORTS_KEPT)
         self._counters: dict[str, dict[str, int]] = {}
-        self._publishers: list[SinkPublisher] = []
-        self._threads: list[threading.Thread] = []
-        self.cancelled = False
+        self._restarts: list[Restart] = []
+        self._attempt: Attempt | None = None
+        self._submitter: Submitter | None = None
+        self._layout: Layout | None = None
         self._ended = threading.Event()
+        self._asked_to_end = threading.Event()
+        self.cancelled = False
+        self._suspended = False
         self.started = time.time()
         self.state = JobState.RUNNING
+        self.failure: BaseException | None = None
+        self.stopped_at: Completed | None = None
+
+    # -- from outside -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Open sources and sinks, then start the loops; returns at once."""
-        logs = {c.id: ChannelLog(self._bounds(c)) for c in self._plan.channels}
-        inputs: list[StageInput] = []
-        loops = []
-        try:
-            for stage in self._plan.stages:
-                inputs.append(self._input(stage, logs))
-                loops.append(self._loop(stage, inputs[-1], logs))
-        except BaseException:
-            for close in [i.close for i in inputs] + [p.close for p in self._publishers]:
-                _quietly(close)
-            raise
-        self._threads = [
-            threading.Thread(target=loop.run, name=f"stage-{i}", daemon=True)
-            for i, loop in enumerate(loops)
-        ]
-        for thread in self._threads:
-            thread.start()
-        threading.Thread(target=self._await_end, name="job-end", daemon=True).start()
-
-    def _loop(
-        self, stage: Stage, given: StageInput, logs: Mapping[ChannelId, ChannelLog]
-    ) -> StageLoop:
-        parts = StageParts(
-            stage=stage,
-            layout=self._layout,
-            settings=self._settings,
-            submitter=self._submitter,
-            board=self._board,
-            input=given,
-            outputs={c.id: logs[c.id] for c in stage.outputs},
-            publishers=self._open_publishers(stage),
-            report=self._take_report,
+        """Begin the first attempt; what makes the job impossible is raised here."""
+        owner = refuse_second_driver(
+            self._dir, self._parts.checkpoints.heartbeat_timeout_s, time.time()
         )
-        return StageLoop(parts)
+        since = getattr(owner, "since", None)
+        watch = _Stopwatch(0.0 if since is None else max(0.0, time.time() - since))
+        try:
+            self._begin("the driver died" if since is not None else "", watch, restarting=False)
+        except BaseException:
+            self._discard_attempt()
+            self._lease.release()
+            raise
+        threading.Thread(target=self._run, name="job", daemon=True).start()
 
     def cancel(self) -> None:
         """End between micro-batches: what is running is still published."""
         self.cancelled = True
-        self._board.stop()
+        self._end_attempt(kill=False)
+
+    def suspend(self) -> None:
+        """End between micro-batches, to be gone on with from the last checkpoint."""
+        self._suspended = self._outlives_the_driver
+        self.cancel()
 
     def kill(self) -> None:
         """End now: what is running is thrown away."""
-        self.cancel()
-        self._submitter.cancel()
+        self.cancelled = True
+        self._end_attempt(kill=True)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for the end; false if it has not come in time."""
         return self._ended.wait(seconds)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What the job failed of, if it did."""
-        return self._board.failure if self.state is JobState.FAILED else None
 
     def reports(self) -> list[MicroBatchReport]:
         """Return the newest published micro-batches, oldest first."""
@@ -126,47 +176,409 @@ class JobRun:
         with self._lock:
             return {uid: dict(counts) for uid, counts in self._counters.items()}
 
-    def _input(self, stage: Stage, logs: Mapping[ChannelId, ChannelLog]) -> StageInput:
-        if stage.is_source:
-            durable = self._settings.ingestion_dir or self._layout.durable_root
-            enumerator = stage.head.function.enumerator(
-                EnumeratorContext(
-                    parallelism=stage.parallelism,
-                    work_dir=durable / file_name(stage.head.uid),
-                    clock=time.time,
-                    wake=self._board.change,
-                )
+    def checkpoint(self) -> Future[Completed]:
+        """Ask for a checkpoint now."""
+        return self._ask(RequestKind.MANUAL, None)
+
+    def savepoint(self, directory: Path | None) -> Future[Completed]:
+        """Ask for a savepoint; the job goes on."""
+        return self._ask(RequestKind.SAVEPOINT, directory or self._savepoint_dir())
+
+    def stop(self, directory: Path | None, *, drain: bool) -> Future[Completed]:
+        """Ask for a savepoint behind which the job ends."""
+        kind = RequestKind.FINAL if drain else RequestKind.STOP
+        return self._ask(kind, directory or self._savepoint_dir())
+
+    @property
+    def _outlives_the_driver(self) -> bool:
+        return self._parts.checkpoints.directory is not None
+
+    def _savepoint_dir(self) -> Path:
+        directory = self._parts.checkpoints.savepoint_directory
+        if directory is None:
+            message = (
+                "there is no place for the savepoint: name a directory, or set "
+                "execution.checkpointing.savepoint-dir"
             )
-            given = SourceInput(enumerator, stage.parallelism, self._settings.poll_seconds)
+            raise CheckpointFailedError(0, message)
+        return directory
+
+    def _ask(self, kind: RequestKind, directory: Path | None) -> Future[Completed]:
+        attempt = self._attempt
+        coordinator = None if attempt is None else attempt.coordinator
+        if coordinator is None or self._ended.is_set() or self.state is not JobState.RUNNING:
+            raise CheckpointFailedError(0, "the job is not running now, or in BATCH mode")
+        path = None
+        if directory is not None:
+            path = str(directory / f"savepoint-{self._dir.key}-{os.urandom(6).hex()}")
+        if kind is RequestKind.FINAL:
+            return coordinator.drain(path)
+        return coordinator.ask(kind, path)
+
+    def _end_attempt(self, *, kill: bool) -> None:
+        self._asked_to_end.set()
+        attempt = self._attempt
+        if attempt is not None:
+            (attempt.kill if kill else attempt.cancel)()
+
+    # -- attempt after attempt --------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._run_attempt():
+                pass
+        except BaseException as error:
+            self.failure, self.state = error, JobState.FAILED
+            logger.debug("the job ended in an error of its own", exc_info=True)
+        finally:
+            self._lease.release()
+            shutil.rmtree(self._parts.work_dir, ignore_errors=True)
+            shutil.rmtree(self._parts.local_dir, ignore_errors=True)
+            self._ended.set()
+
+    def _run_attempt(self) -> bool:
+        """Wait for the end of the present attempt; true if it is the job's."""
+        attempt = self._attempt
+        assert attempt is not None
+        attempt.wait()
+        failure = attempt.failure
+        if failure is None:
+            self._finish(attempt)
+            return True
+        detected = time.time()
+        self._discard_attempt()
+        while failure is not None:
+            self._remember(failure)
+            decision = decide_restart(
+                self._parts.restart, failure, self._restarts, time.time(), random.random
+            )
+            if self._asked_to_end.is_set():
+                self._finish(None)
+                return True
+            if isinstance(decision, GiveUp) or isinstance(failure, FencedError):
+                self._fail(failure)
+                return True
+            now = time.time()
+            if decision.counts:
+                self._restarts.append(Restart(now, now + decision.seconds))
+            logger.warning(
+                "job %r failed and starts again in %.1f s: %s",
+                self._parts.plan.job_name,
+                decision.seconds,
+                failure,
+            )
+            self.state = JobState.RESTARTING
+            if self._asked_to_end.wait(decision.seconds):
+                self._finish(None)
+                return True
             try:
-                enumerator.start({})
-            except BaseException:
-                _quietly(given.close)
-                raise
-            return given
-        mine = {c.id: logs[c.id] for c in stage.inputs}
-        if self._is_grouped(stage):
-            return GroupedInput(mine, stage.parallelism, self._settings.sizes.maximum)
-        forward = [c.id for c in stage.inputs if c.exchange is Exchange.FORWARD]
-        return ChannelInput(mine, stage.parallelism, forward)
+                watch = _Stopwatch(max(0.0, now - detected))
+                self._begin(str(failure), watch, restarting=True)
+                failure = None
+            except BaseException as error:
+                failure = error
+                self._discard_attempt()
+        self.state = JobState.RUNNING
+        return False
 
-    def _is_grouped(self, stage: Stage) -> bool:
-        return self._settings.batch_mode and stage.head.kind.is_keyed
+    def _finish(self, attempt: Attempt | None) -> None:
+        last = None if attempt is None else attempt.last
+        ended_itself = not self.cancelled
+        status = EndStatus.CANCELED
+        if ended_itself:
+            status = EndStatus.FINISHED
+            if last is not None and last.is_savepoint:
+                status, self.stopped_at = EndStatus.STOPPED, last
+        reach(CrashPoint.JOB_FINISHING)
+        if not self._suspended:
+            self._tidy(status)
+            path = self.stopped_at.path if self.stopped_at is not None else None
+            self._journal.append(JobEnded(self._attempt_id(), status, time.time(), path))
+        reach(CrashPoint.JOB_FINISHED)
+        self._discard_attempt()
+        self.state = JobState.FINISHED if ended_itself else JobState.CANCELED
 
-    def _bounds(self, channel: Channel) -> Bounds:
-        # Grouping by key begins at the end of the input: a bound would wait for it forever.
-        grouped = self._is_grouped(self._plan.stages[channel.consumer])
-        return UNBOUNDED if grouped else self._settings.bounds
+    def _tidy(self, status: EndStatus) -> None:
+        """Delete the checkpoints of a job that is over, unless they were to be kept."""
+        keeps = self._parts.checkpoints.retention is Retention.RETAIN_ON_CANCELLATION
+        if status is EndStatus.CANCELED and keeps:
+            return
+        self._journal.check_tail()
+        state = self._journal.state()
+        store = self._store(self._attempt_id())
+        for completed in state.completed:
+            if not completed.savepoint:
+                store.discard([CheckpointId(completed.checkpoint)])
+        shutil.rmtree(self._dir.shared, ignore_errors=True)
 
-    def _open_publishers(self, stage: Stage) -> dict[int, SinkPublisher]:
-        publishers: dict[int, SinkPublisher] = {}
-        for node in stage.nodes:
-            if node.kind is OperatorKind.SINK:
-                work_dir = self._layout.durable_root / file_name(node.uid)
-                context = PublisherContext(node.parallelism, node.name, work_dir)
-                publishers[node.id] = node.function.publisher(context)
-        self._publishers.extend(publishers.values())
-        return publishers
+    def _fail(self, failure: BaseException) -> None:
+        self.failure = failure
+        if not isinstance(failure, FencedError):
+            try:
+                self._journal.append(
+                    JobEnded(self._attempt_id(), EndStatus.FAILED, time.time(), None)
+                )
+            except (PenstockError, OSError) as error:
+                logger.warning("the end of the job cannot be written down: %s", error)
+        self._discard_attempt()
+        self.state = JobState.FAILED
+
+    def _remember(self, failure: BaseException) -> None:
+        step = failure.step if isinstance(failure, UserFunctionError) else None
+        record = ExceptionRecord(
+            time=time.time(),
+            attempt=str(self._layout.attempt) if self._layout is not None else "",
+            step=step,
+            message=str(failure),
+            traceback="".join(traceback.format_exception(failure)),
+        )
+        try:
+            self._history.add_exception(record)
+        except OSError as error:
+            logger.warning("the failure cannot be written down: %s", error)
+
+    def _attempt_id(self) -> AttemptId:
+        assert self._layout is not None
+        return self._layout.attempt
+
+    def _discard_attempt(self) -> None:
+        """Let go of an attempt that has ended, or that never came to run."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.close()
+        if self._submitter is not None:
+            self._submitter.cancel()
+            self._submitter.close()
+            self._submitter = None
+        if self._layout is not None:
+            shutil.rmtree(self._layout.root, ignore_errors=True)
+            shutil.rmtree(self._layout.local, ignore_errors=True)
+
+    # -- the beginning of an attempt --------------------------------------------------------
+
+    def _begin(self, cause: str, watch: _Stopwatch, *, restarting: bool) -> None:
+        parts = self._parts
+        state = self._journal.state()
+        given = None if restarting else parts.checkpoints.restore_path
+        candidates = origins(state, given=given, fresh=parts.fresh, restarting=restarting)
+        while True:
+            origin = candidates.pop(0) if candidates else None
+            try:
+                self._begin_with(origin, state, cause, watch, restarting=restarting)
+                return
+            except (CorruptStateError, CorruptMetadataError, FileNotFoundError) as damage:
+                if origin is None or origin.checkpoint is None:
+                    raise
+                self._discard_attempt()
+                fall_back(
+                    origin,
+                    str(damage),
+                    candidates,
+                    parts.checkpoints.mode,
+                    accept_duplicates=parts.checkpoints.accept_duplicates,
+                )
+                logger.warning(
+                    "checkpoint %s is damaged (%s): going back to %s, none of whose successors "
+                    "was committed",
+                    origin.checkpoint,
+                    damage,
+                    candidates[0].checkpoint,
+                )
+                state = self._journal.state()
+
+    def _begin_with(
+        self,
+        origin: Origin | None,
+        state: JournalState,
+        cause: str,
+        watch: _Stopwatch,
+        *,
+        restarting: bool,
+    ) -> None:
+        parts = self._parts
+        snapshot = None if origin is None else self._read(origin)
+        plan = parts.plan
+        if snapshot is not None:
+            plan = match(
+                plan,
+                snapshot.metadata,
+                str(snapshot.path),
+                allow_non_restored=parts.checkpoints.allow_non_restored_state,
+            )
+        attempt_id = state.next_attempt
+        self._layout = layout = Layout(
+            parts.work_dir, parts.local_dir, attempt_id, self._dir.path, self._dir.key
+        )
+        self._win(attempt_id, snapshot, origin, restarting=restarting)
+        self._remove_leftovers(state)
+        store = self._store(attempt_id)
+        reach(CrashPoint.RECOVERY_RESOLVED)
+        self._submitter = parts.make_submitter(plan, layout)
+        watch.lap("redeploy")
+        files = FileKeeper()
+        restored = RestoredJob()
+        if snapshot is not None:
+            restored = StateRestorer(plan, layout, parts.settings, self._submitter).restore(
+                snapshot
+            )
+        self._hold_retained(files, store)
+        reach(CrashPoint.RECOVERY_STATE_LOADED)
+        watch.lap("load state")
+        checkpoint = (
+            CheckpointId(0) if snapshot is None else CheckpointId(snapshot.metadata.checkpoint)
+        )
+        attempt = self._attempt = Attempt(
+            AttemptParts(
+                plan=plan,
+                layout=layout,
+                settings=parts.settings,
+                checkpoints=parts.checkpoints,
+                store=store,
+                submitter=self._submitter,
+                files=files,
+                restored=restored,
+                restored_from=checkpoint,
+                held_by_sinks=self._held_by_sinks,
+                report=self._take_report,
+            )
+        )
+        attempt.reset_sources()
+        watch.lap("reset sources")
+        attempt.reset_sinks()
+        watch.lap("reset sinks")
+        if cause or snapshot is not None:
+            self._tell_recovery(attempt_id, snapshot, cause, watch)
+        attempt.start()
+        if self._asked_to_end.is_set():
+            attempt.cancel()
+
+    def _win(
+        self,
+        attempt: AttemptId,
+        snapshot: Snapshot | None,
+        origin: Origin | None,
+        *,
+        restarting: bool,
+    ) -> None:
+        given = self._parts.checkpoints.restore_path
+        self._journal.append(
+            AttemptStarted(
+                attempt=attempt,
+                time=time.time(),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                restored=None if origin is None else origin.checkpoint,
+                restored_path=None if snapshot is None else str(snapshot.path),
+                given_path=None if given is None else str(given),
+                fresh=self._parts.fresh and not restarting,
+                work_dirs=[str(self._parts.work_dir), str(self._parts.local_dir)],
+            )
+        )
+        reach(CrashPoint.RECOVERY_ATTEMPT_WON)
+        self._lease.take(attempt)
+        steps = [
+            PlannedStep(n.uid, n.name, n.parallelism)
+            for s in self._parts.plan.stages
+            for n in s.nodes
+        ]
+        program = self._parts.program
+        self._dir.write_facts(
+            JobFacts(program.name, program.created, program.program, program.args, steps)
+        )
+
+    def _read(self, origin: Origin) -> Snapshot:
+        path = origin.path
+        data = (path / "_metadata").read_bytes()
+        metadata = decode_metadata(data, str(path / "_metadata"))
+        return Snapshot(metadata, path, is_own=origin.checkpoint is not None)
+
+    def _store(self, attempt: AttemptId) -> CheckpointStore:
+        return CheckpointStore(
+            self._dir,
+            self._journal,
+            attempt,
+            self._parts.plan.job_name,
+            self._parts.checkpoints.retained,
+            self._history,
+        )
+
+    def _retained(self) -> list[tuple[CheckpointMetadata, bool]] | None:
+        """Return all snapshots of this job that may be restored; None if one cannot be read."""
+        found = []
+        for completed in self._journal.state().completed:
+            path = Path(completed.path) / "_metadata"
+            if completed.savepoint and not path.exists():
+                continue  # its owner has moved or deleted it
+            try:
+                found.append((decode_metadata(path.read_bytes(), str(path)), completed.savepoint))
+            except (OSError, CorruptMetadataError) as error:
+                logger.warning("nothing is cleaned up, because %s cannot be read: %s", path, error)
+                return None
+        return found
+
+    def _remove_leftovers(self, state: JournalState) -> None:
+        """Remove what dead attempts left behind and no snapshot of the job needs."""
+        for attempt in state.attempts[-3:]:
+            for directory in map(Path, attempt.work_dirs):
+                ours = directory in (self._parts.work_dir, self._parts.local_dir)
+                if directory.name.startswith("penstock-") and not ours:
+                    shutil.rmtree(directory, ignore_errors=True)
+        retained = self._retained()
+        if retained is not None and self._dir.shared.is_dir():
+            keep = {
+                self._dir.shared / name
+                for metadata, is_savepoint in retained
+                if not is_savepoint
+                for name in files_of(metadata)
+            }
+            sweep(self._dir.shared, keep)
+
+    def _hold_retained(self, files: FileKeeper, store: CheckpointStore) -> None:
+        for metadata, is_savepoint in self._retained() or ():
+            if not is_savepoint:
+                paths = [self._dir.shared / name for name in files_of(metadata)]
+                files.hold(f"chk-{metadata.checkpoint}", paths)
+
+    def _held_by_sinks(self) -> Mapping[str, list[bytes]] | None:
+        retained = self._retained()
+        if retained is None:
+            return None
+        held: dict[str, list[bytes]] = {}
+        for metadata, _ in retained:
+            for operator in metadata.operators:
+                if operator.sink is not None:
+                    mine = held.setdefault(operator.uid, [])
+                    mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
+        return held
+
+    def _tell_recovery(
+        self, attempt: AttemptId, snapshot: Snapshot | None, cause: str, watch: _Stopwatch
+    ) -> None:
+        times = watch.seconds
+        recovery = Recovery(
+            attempt=attempt,
+            checkpoint=None if snapshot is None else snapshot.metadata.checkpoint,
+            cause=cause or "started from a snapshot",
+            detect_s=watch.detect_s,
+            redeploy_s=times.get("redeploy", 0.0),
+            load_state_s=times.get("load state", 0.0),
+            reset_sources_s=times.get("reset sources", 0.0),
+            reset_sinks_s=times.get("reset sinks", 0.0),
+            time=time.time(),
+        )
+        self._history.add_recovery(recovery)
+        what = "from the beginning" if snapshot is None else f"from {snapshot.path}"
+        logger.warning(
+            "job %r goes on %s: detect %.2f s, redeploy %.2f s, load state %.2f s, "
+            "reset sources %.2f s, reset sinks %.2f s",
+            self._parts.plan.job_name,
+            what,
+            recovery.detect_s,
+            recovery.redeploy_s,
+            recovery.load_state_s,
+            recovery.reset_sources_s,
+            recovery.reset_sinks_s,
+        )
 
     def _take_report(
         self, report: MicroBatchReport, counters: Mapping[str, Mapping[str, int]]
@@ -174,23 +586,3 @@ class JobRun:
         with self._lock:
             self._reports.append(report)
             add_counts(self._counters, counters)
-
-    def _await_end(self) -> None:
-        for thread in self._threads:
-            thread.join()
-        for publisher in self._publishers:
-            _quietly(publisher.close)
-        if self._board.failure is not None:
-            self.state = JobState.FAILED
-        else:
-            self.state = JobState.CANCELED if self.cancelled else JobState.FINISHED
-        shutil.rmtree(self._layout.root, ignore_errors=True)
-        shutil.rmtree(self._layout.local, ignore_errors=True)
-        self._ended.set()
-
-
-def _quietly(close: Callable[[], None]) -> None:
-    try:
-        close()
-    except Exception:
-        logger.warning("closing a source or sink failed", exc_info=True)

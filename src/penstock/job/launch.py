@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import logging
+import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -14,18 +17,24 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from penstock.checkpoint.job_dir import JobDir, JobFacts, job_key
+from penstock.checkpoint.settings import read_checkpoint_settings
+from penstock.checkpoint.store import Completed
+from penstock.common.checkpoint_options import FRESH
+from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.errors import JobCancelledError
+from penstock.errors import JobAlreadyRunningError, JobCancelledError
 from penstock.graph.plan import Plan
-from penstock.ids import AttemptId, StageId
+from penstock.ids import AttemptId, JobKey, StageId
 from penstock.job.interrupts import Interrupts
-from penstock.job.job_run import JobRun, JobState
+from penstock.job.job_run import JobParts, JobRun, JobState
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings, read_settings
 from penstock.job.submitter import Submitter
+from penstock.recovery.restart import read_restart_strategy
 from penstock.state.local_dir import choose_local_dir
 from penstock.task.layout import Layout
 from penstock.task.ship import ship
@@ -35,42 +44,71 @@ logger = logging.getLogger("penstock")
 
 _STATUS = {
     JobState.RUNNING: JobStatus.RUNNING,
+    JobState.RESTARTING: JobStatus.RESTARTING,
     JobState.FINISHED: JobStatus.FINISHED,
     JobState.CANCELED: JobStatus.CANCELED,
     JobState.FAILED: JobStatus.FAILED,
 }
 
 
-MakeSubmitter = Callable[[JobID, dict[StageId, bytes], str], Submitter]
-"""Makes the engine's side of a job: its id, its stages as bytes by id, its state backend."""
+MakeSubmitter = Callable[[Plan, str, dict[StageId, bytes]], Submitter]
+"""Makes the engine's side of an attempt: its plan, its name, its stages as bytes by id."""
+
+_started_here: dict[Path, LaunchedJob] = {}
+"""The jobs of this process by directory: the lease tells only processes apart."""
 
 
 def launch(
     plan: Plan, configuration: Configuration, batch_mode: bool, make_submitter: MakeSubmitter
 ) -> LaunchedJob:
-    """Start a plan and return at once.
+    """Start a plan and return at once; a job that died goes on from its newest checkpoint.
 
     Everything that can be refused is refused before the engine is started.
     """
-    settings = read_settings(configuration, batch_mode)
-    job_id = JobID.generate()
-    shared, is_temporary = _work_dir(settings, job_id)
-    layout = Layout(shared, _local_dir(settings, job_id), AttemptId("a1"))
-    types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
-    try:
-        tasks = {
+    checkpoints = read_checkpoint_settings(configuration, batch_mode=batch_mode)
+    settings = read_settings(configuration, checkpoints, batch_mode)
+    restart = read_restart_strategy(configuration, checkpointing=checkpoints.enabled)
+    key = job_key(checkpoints.job_id, plan.job_name)
+    work_dir, temporary = _work_dir(settings, key)
+    job_dir = JobDir(checkpoints.directory or temporary or work_dir, key)
+    running = _started_here.get(job_dir.path)
+    if running is not None and not running.wait_for_end(0):
+        raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")
+    local_dir = _local_dir(settings, job_dir)
+
+    def tasks(plan: Plan, layout: Layout) -> dict[StageId, bytes]:
+        types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
+        return {
             stage.id: ship(
                 StageTask(stage, layout, settings.backend, batch_mode, settings.parameters, types)
             )
             for stage in plan.stages
         }
-        submitter = make_submitter(job_id, tasks, settings.backend)
-    except BaseException:
-        if is_temporary:
-            shutil.rmtree(shared, ignore_errors=True)
-        raise
-    run = JobRun(plan, layout, settings, submitter)
-    job = LaunchedJob(plan, job_id, run, submitter, shared if is_temporary else None)
+
+    def submitter(plan: Plan, layout: Layout) -> Submitter:
+        name = f"{key}-{layout.attempt}-{os.urandom(3).hex()}"
+        return make_submitter(plan, name, tasks(plan, layout))
+
+    # What cannot be shipped is refused before the journal says that the job was started.
+    tasks(plan, Layout(work_dir, local_dir, AttemptId("none"), job_dir.path, key))
+    program = JobFacts(plan.job_name, time.time(), sys.argv[0] or None, sys.argv[1:])
+    run = JobRun(
+        JobParts(
+            plan=plan,
+            settings=settings,
+            checkpoints=checkpoints,
+            restart=restart,
+            job_dir=job_dir,
+            work_dir=work_dir,
+            local_dir=local_dir,
+            fresh=read(configuration, FRESH),
+            program=program,
+            make_submitter=submitter,
+        )
+    )
+    outlives = checkpoints.directory is not None
+    job = LaunchedJob(plan, key, run, temporary, outlives=outlives)
+    _started_here[job_dir.path] = job
     job.start()
     return job
 
@@ -79,18 +117,14 @@ class LaunchedJob:
     """A running job, seen from the program that started it."""
 
     def __init__(
-        self,
-        plan: Plan,
-        job_id: JobID,
-        run: JobRun,
-        submitter: Submitter,
-        temporary: Path | None,
+        self, plan: Plan, key: JobKey, run: JobRun, temporary: Path | None, *, outlives: bool
     ) -> None:
-        self.job_id = job_id
+        self.job_id = JobID.derived_from(key)
         self._plan = plan
         self._run = run
-        self._submitter = submitter
         self._temporary = temporary
+        self.outlives = outlives
+        """Whether its checkpoints outlive the driver, so that it can be gone on with."""
         self._future: Future[JobExecutionResult] = Future()
         self._listeners: list[Callable[[], None]] = []
         self._ended = threading.Event()
@@ -132,6 +166,19 @@ class LaunchedJob:
     def cancel(self) -> None:
         """End the job between micro-batches."""
         self._run.cancel()
+
+    def suspend(self) -> None:
+        """End the job between micro-batches; with a checkpoint directory it can be gone on with."""
+        self._run.suspend()
+
+    def savepoint(self, directory: str | None) -> Future[str]:
+        """Ask for a savepoint; the job goes on. Returns where it is."""
+        return _path_of(self._run.savepoint(None if directory is None else Path(directory)))
+
+    def stop(self, directory: str | None, *, drain: bool) -> Future[str]:
+        """Ask for a savepoint behind which the job ends. Returns where it is."""
+        where = None if directory is None else Path(directory)
+        return _path_of(self._run.stop(where, drain=drain))
 
     def kill(self) -> None:
         """End the job at once."""
@@ -200,10 +247,9 @@ class LaunchedJob:
         )
 
     def _clean_up(self, keep_connectors: bool) -> None:
-        self._submitter.close()
         if self._temporary is None:
             return
-        kept = self._temporary / "connectors"
+        kept = next(self._temporary.glob("*/connectors"), self._temporary / "connectors")
         if keep_connectors and kept.exists() and any(kept.rglob("*")):
             logger.warning("what was ingested but perhaps not processed is kept in %s", kept)
             return
@@ -223,11 +269,28 @@ def _end_running_jobs() -> None:
         job.wait_for_end(10.0)
 
 
-def _work_dir(settings: JobSettings, job_id: JobID) -> tuple[Path, bool]:
+def _work_dir(settings: JobSettings, key: JobKey) -> tuple[Path, Path | None]:
+    """Return where attempts work, and the temporary directory around it if there is one."""
     if settings.work_dir is not None:
-        return settings.work_dir / str(job_id), False
-    return Path(tempfile.mkdtemp(prefix="penstock-")), True
+        return settings.work_dir / f"penstock-{key}-{os.urandom(3).hex()}", None
+    temporary = Path(tempfile.mkdtemp(prefix="penstock-"))
+    return temporary / "penstock-work", temporary
 
 
-def _local_dir(settings: JobSettings, job_id: JobID) -> Path:
-    return (settings.local_dir or choose_local_dir()) / f"penstock-{job_id}"
+def _local_dir(settings: JobSettings, job_dir: JobDir) -> Path:
+    where = hashlib.blake2b(str(job_dir.path).encode(), digest_size=6).hexdigest()
+    return (settings.local_dir or choose_local_dir()) / f"penstock-{job_dir.key}-{where}"
+
+
+def _path_of(completed: Future[Completed]) -> Future[str]:
+    path: Future[str] = Future()
+
+    def done(result: Future[Completed]) -> None:
+        error = result.exception()
+        if error is not None:
+            path.set_exception(error)
+        else:
+            path.set_result(result.result().path)
+
+    completed.add_done_callback(done)
+    return path

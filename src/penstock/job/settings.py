@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.channel.log import Bounds
+from penstock.checkpoint.settings import CheckpointSettings
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.common.known_options import (
@@ -39,10 +40,14 @@ class JobSettings:
     work_dir: Path | None
     local_dir: Path | None
     ingestion_dir: Path | None
+    incremental: bool
+    synchronous_snapshots: bool
     parameters: dict[str, str]
 
 
-def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings:
+def read_settings(
+    configuration: Configuration, checkpoints: CheckpointSettings, batch_mode: bool
+) -> JobSettings:
     """Read everything a job's loops need out of a configuration."""
     return JobSettings(
         sizes=SizeLimits(
@@ -64,6 +69,8 @@ def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings
         work_dir=_path(read(configuration, WORK_DIR)),
         local_dir=_path(read(configuration, STATE_LOCAL_DIR)),
         ingestion_dir=_path(read(configuration, INGESTION_DIR)),
+        incremental=checkpoints.incremental,
+        synchronous_snapshots=checkpoints.synchronous,
         parameters={key: str(configuration.get(key)) for key in configuration.key_set()},
     )
 

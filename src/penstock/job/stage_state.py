@@ -1,45 +1,125 @@
-"""The keyed state of a stage, as the driver keeps it: a ref per subtask, folded now and then."""
+"""The state of a stage, as the driver keeps it: a version per subtask, folded now and then."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.graph.plan import Stage
+from penstock.ids import AttemptId
+from penstock.job import state_jobs
 from penstock.job.settings import JobSettings
+from penstock.job.state_jobs import ExportWork, FoldWork
 from penstock.job.submitter import Submitter
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
+from penstock.savepoint.layout import SavedOperator
+from penstock.savepoint.write import keep_files
+from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
+from penstock.state.savepoint_file import SavepointFile
 from penstock.task.layout import Layout
 from penstock.task.messages import Acknowledgement
 
 logger = logging.getLogger("penstock.job")
 
 
-class StageState:
-    """Which version each subtask's state is at; nothing for a stage that keeps none.
+@dataclass(frozen=True, slots=True)
+class RestoredStage:
+    """What a stage begins with."""
 
-    Called by the stage's loop. Folding runs in a thread of its own, beside micro-batches; its
-    result is taken over between two of them.
+    version: int = 0
+    """The micro-batch whose effects are in it."""
+    keyed: Sequence[StateRef] = ()
+    operator_state: Sequence[Mapping[str, bytes]] = ()
+    """Per subtask, by operator uid."""
+    is_restored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenState:
+    """A stage's state at a cut; nothing it names will change."""
+
+    version: int
+    keyed: list[StateRef]
+    snapshots: list[LocalSnapshot | None]
+    operator_state: list[dict[str, bytes]]
+
+
+@dataclass(slots=True)
+class _Folding:
+    thread: threading.Thread | None = None
+    folded: list[StateRef | None] = field(default_factory=list)
+
+
+class StageState:
+    """Which version each subtask's state is at.
+
+    Called by the stage's loop; `make_durable` and `export` by its lane. Folding runs in a thread of
+    its own, beside micro-batches; its result is taken over between two of them.
     """
 
     def __init__(
-        self, stage: Stage, layout: Layout, settings: JobSettings, submitter: Submitter
+        self,
+        stage: Stage,
+        layout: Layout,
+        settings: JobSettings,
+        submitter: Submitter,
+        files: FileKeeper,
+        restored: RestoredStage,
     ) -> None:
         self._stage = stage
         self._layout = layout
         self._submitter = submitter
+        self._files = files
         self._fold_after = settings.compact_after_deltas
+        self._synchronous = settings.synchronous_snapshots
+        self._incremental = settings.incremental
+        self._backend_name = settings.backend
         self._backend = backend_named(settings.backend, stage.head.name)
-        keeps_state = stage.head.kind.is_keyed and not settings.batch_mode
-        self._refs = [StateRef(version=0)] * stage.parallelism if keeps_state else []
-        self._folding: threading.Thread | None = None
-        self._bases: list[StateRef | None] = []
+        self._keeps = stage.head.kind.is_keyed and not settings.batch_mode
+        self._refs: list[StateRef] = []
+        if self._keeps:
+            fresh = [StateRef(version=0)] * stage.parallelism
+            self._refs = list(restored.keyed) or fresh
+        self._operator_state: list[dict[str, bytes]] = [
+            dict(s) for s in restored.operator_state
+        ] or [{} for _ in range(stage.parallelism)]
+        self._snapshots: list[LocalSnapshot | None] = [None] * stage.parallelism
+        self.version = restored.version
+        self.is_restored = restored.is_restored
+        self._folding = _Folding()
+        self._lock = threading.Lock()
+        self._uploaded: list[list[StateRef | None]] = []
+        self._proven: list[set[str]] = [set() for _ in self._refs]
+        """Per subtask, files that were read back and synced since this attempt began."""
+        self._hold_live()
+
+    @property
+    def attempt(self) -> AttemptId:
+        """Whose state this is."""
+        return self._layout.attempt
+
+    @property
+    def backend_name(self) -> str | None:
+        """The backend of the stage's keyed state, None if it keeps none."""
+        return self._backend_name if self._keeps else None
 
     def ref(self, subtask: int) -> StateRef | None:
         """Return what a subtask's next micro-batch starts from."""
         return self._refs[subtask] if self._refs else None
+
+    def operator_state(self, subtask: int) -> dict[str, bytes]:
+        """Return what the functions of a subtask keep, by operator uid."""
+        return self._operator_state[subtask]
+
+    def wants_snapshot(self, *, at_barrier: bool) -> bool:
+        """Whether the tasks of the next micro-batch shall take a local snapshot."""
+        if not self._refs or not self._backend.wants_snapshots:
+            return False
+        return at_barrier or self._has_many_deltas()
 
     def after(self, batch: int, acks: Sequence[Acknowledgement]) -> list[StateRef]:
         """Return the refs as they will be once the micro-batch is published."""
@@ -48,51 +128,150 @@ class StageState:
         pairs = zip(self._refs, acks, strict=True)
         return [self._backend.publish(ref, batch, ack.state) for ref, ack in pairs]
 
-    def accept(self, refs: list[StateRef]) -> None:
-        """Go on from these refs: their micro-batch is published."""
+    def accept(self, batch: int, refs: list[StateRef], acks: Sequence[Acknowledgement]) -> None:
+        """Go on from here: the micro-batch is published."""
+        self.version = batch
         self._refs = refs
+        self._snapshots = [ack.snapshot for ack in acks]
+        for mine, ack in zip(self._operator_state, acks, strict=True):
+            mine.update(ack.operator_state)
+        self._hold_live()
+
+    def freeze(self) -> FrozenState:
+        """Return the present version as a checkpoint may keep it; the synchronous phase."""
+        if self._synchronous and self._refs and not self._backend.wants_snapshots:
+            folded = self._submitter.each(
+                self._stage.id, "fold", state_jobs.fold, self._fold_work(self._refs)
+            )
+            self._rebase(folded)
+        snapshots, self._snapshots = self._snapshots, [None] * self._stage.parallelism
+        return FrozenState(
+            self.version,
+            [self._backend.freeze(ref) for ref in self._refs],
+            snapshots,
+            [dict(s) for s in self._operator_state],
+        )
+
+    def files(self, refs: Sequence[StateRef]) -> list[Path]:
+        """Return the files that some refs, one per subtask, need."""
+        return [
+            path
+            for subtask, ref in enumerate(refs)
+            for path in self._backend.files(self.place(subtask), ref)
+        ]
+
+    def make_durable(self, frozen: FrozenState) -> tuple[list[StateRef], list[int]]:
+        """Make a frozen state survive anything; the asynchronous phase, in the stage's lane.
+
+        Returns the refs a checkpoint keeps, and per subtask the bytes that had to be written.
+        """
+        refs = frozen.keyed
+        if any(s is not None for s in frozen.snapshots):
+            work = self._fold_work(refs, frozen.snapshots)
+            folded = self._submitter.each(self._stage.id, "upload", state_jobs.fold, work)
+            refs = [self._backend.rebase(r, f) for r, f in zip(refs, folded, strict=True)]
+            with self._lock:
+                self._uploaded.append(folded)
+        new = []
+        for subtask, ref in enumerate(refs):
+            known, place = self._proven[subtask], self.place(subtask)
+            self._backend.sync(place, ref, known)
+            self._backend.verify(place, ref, known)
+            new.append(sum(f.size for f in ref.files if f.name not in known))
+            new[-1] += len(ref.inline or b"")
+            self._proven[subtask] = {f.name for f in ref.files}
+        return refs, new
+
+    def export(self, frozen: FrozenState, target: Path, key_type: str) -> list[SavepointFile]:
+        """Write a frozen state into a savepoint; in the stage's lane."""
+        if not frozen.keyed:
+            return []
+        head = self._stage.head
+        operator = SavedOperator(head.uid, key_type, head.max_parallelism)
+        work = [
+            ExportWork(self._backend_name, self.place(i), ref, operator, target, i, self._name(i))
+            for i, ref in enumerate(frozen.keyed)
+        ]
+        parts = self._submitter.each(self._stage.id, "export", state_jobs.export, work)
+        return keep_files(target, (file for part in parts for file in part))
 
     def start_folding(self, batch: int) -> None:
         """Fold deltas into new bases, in the background, if there are many."""
-        if self._folding is not None or all(len(r.deltas) < self._fold_after for r in self._refs):
+        if self._folding.thread is not None or not self._has_many_deltas():
             return
-        work = [
-            (self._place(i), ref, StagedName(self._layout.attempt, batch, 0, i, 0))
-            for i, ref in enumerate(self._refs)
-        ]
-        self._folding = threading.Thread(
+        if self._backend.wants_snapshots and not any(self._snapshots):
+            return
+        work = self._fold_work(self._refs, self._snapshots)
+        self._files.hold(self._holder("fold"), self.files(self._refs))
+        thread = threading.Thread(
             target=self._fold, args=(work,), name=f"fold-{self._stage.id}", daemon=True
         )
-        self._folding.start()
+        self._folding = _Folding(thread)
+        thread.start()
 
     def take_folded(self) -> None:
         """Change over to new bases, between micro-batches: no task reads the old files now."""
-        if self._folding is None or self._folding.is_alive():
-            return
-        self._folding = None
-        bases, self._bases = self._bases, []
-        for subtask, base in enumerate(bases):
-            if base is not None:
-                old, new = self._refs[subtask], self._backend.rebase(self._refs[subtask], base)
-                self._refs[subtask] = new
-                place = self._place(subtask)
-                needed = self._backend.files(place, new)
-                for path in self._backend.files(place, old):
-                    if path not in needed:
-                        path.unlink(missing_ok=True)
+        with self._lock:
+            uploaded, self._uploaded = self._uploaded, []
+        for folded in uploaded:
+            self._rebase(folded)
+        folding = self._folding
+        if folding.thread is not None and not folding.thread.is_alive():
+            self._folding = _Folding()
+            self._rebase(folding.folded)
+            self._files.release(self._holder("fold"))
 
     def close(self) -> None:
         """Wait for a fold that still runs."""
-        if self._folding is not None:
-            self._folding.join()
+        if self._folding.thread is not None:
+            self._folding.thread.join()
 
-    def _fold(self, work: list[tuple[StatePlace, StateRef, StagedName]]) -> None:
+    def place(self, subtask: int) -> StatePlace:
+        """Return where a subtask's state lies."""
+        uid = self._stage.head.uid
+        return StatePlace(self._layout.state(uid, subtask), self._layout.local_state(uid, subtask))
+
+    def _rebase(self, folded: Sequence[StateRef | None]) -> None:
+        for subtask, base in enumerate(folded):
+            if base is not None:
+                self._refs[subtask] = self._backend.rebase(self._refs[subtask], base)
+        self._hold_live()
+
+    def _has_many_deltas(self) -> bool:
+        return any(len(r.deltas) >= self._fold_after for r in self._refs)
+
+    def _fold_work(
+        self,
+        refs: Sequence[StateRef],
+        snapshots: Sequence[LocalSnapshot | None] = (),
+    ) -> list[FoldWork]:
+        given = list(snapshots) or [None] * len(refs)
+        return [
+            FoldWork(
+                self._backend_name,
+                self._incremental,
+                self.place(i),
+                ref,
+                self._name(i),
+                given[i],
+            )
+            for i, ref in enumerate(refs)
+        ]
+
+    def _name(self, subtask: int) -> StagedName:
+        return StagedName(self._layout.attempt, self.version, 0, subtask, 0)
+
+    def _fold(self, work: list[FoldWork]) -> None:
         try:
-            self._bases = self._submitter.fold(self._stage.id, work)
+            folded = self._submitter.each(self._stage.id, "fold", state_jobs.fold, work)
+            self._folding.folded = folded
         except Exception as error:
             # The deltas are all still there: folding again later is as good.
             logger.warning("stage %r: folding its state failed: %s", self._stage.name, error)
 
-    def _place(self, subtask: int) -> StatePlace:
-        uid = self._stage.head.uid
-        return StatePlace(self._layout.state(uid, subtask), self._layout.local_state(uid, subtask))
+    def _hold_live(self) -> None:
+        if self._refs:
+            self._files.hold(self._holder("live"), self.files(self._refs))
+
+    def _holder(self, why: str) -> str:
+        return f"{why}-{self._stage.head.uid}"

@@ -1,13 +1,16 @@
-"""The one thing the loops ask of an engine: run this micro-batch."""
+"""What the loops ask of an engine: run this micro-batch, do this with state."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from penstock.ids import StageId
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.task.messages import Acknowledgement, Instruction
+
+W = TypeVar("W")
+R = TypeVar("R")
 
 
 class MicroBatchLostError(Exception):
@@ -27,10 +30,17 @@ class Submitter(Protocol):
         """
         ...
 
-    def fold(
-        self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[StateRef | None]:
-        """Fold each subtask's deltas into a new base, beside the running micro-batches."""
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        """Call a function for each subtask's work, beside the running micro-batches.
+
+        Each runs where that subtask's micro-batches do, with its work and the task attempt's id.
+
+        Raises:
+            MicroBatchLostError: the engine gave up.
+            PenstockError: what the function raised, if it was one.
+        """
         ...
 
     def cancel(self) -> None:

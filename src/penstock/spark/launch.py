@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from penstock.common.configuration import Configuration
-from penstock.common.job_id import JobID
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
@@ -16,8 +15,8 @@ from penstock.spark.submitter import SparkSubmitter
 def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
     """Start a plan on the active SparkSession or one made for it."""
 
-    def submitter(job_id: JobID, tasks: dict[StageId, bytes], backend: str) -> SparkSubmitter:
-        spark = SparkSubmitter(session_for(configuration), str(job_id), tasks, backend)
+    def submitter(plan: Plan, job: str, tasks: dict[StageId, bytes]) -> SparkSubmitter:
+        spark = SparkSubmitter(session_for(configuration), job, tasks)
         for stage in plan.stages:
             spark.prepare(stage)
         return spark

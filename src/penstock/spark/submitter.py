@@ -20,12 +20,12 @@ import pyarrow as pa
 from pyspark import RDD, Broadcast, TaskContext
 from pyspark.sql import SparkSession
 
+from penstock.errors import PenstockError
 from penstock.graph.plan import Stage
 from penstock.ids import StageId
-from penstock.job.submitter import MicroBatchLostError
+from penstock.job.submitter import MicroBatchLostError, R, W
 from penstock.spark.dataframe_source import DataFrameSource
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
-from penstock.state.backends.registry import backend_named
+from penstock.task.failure import pack, unpack
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
@@ -43,13 +43,10 @@ _INSTRUCTION = "penstock.instruction"
 class SparkSubmitter:
     """Runs the micro-batches of one job on a SparkContext."""
 
-    def __init__(
-        self, session: SparkSession, job_id: str, tasks: dict[StageId, bytes], backend: str
-    ) -> None:
+    def __init__(self, session: SparkSession, job_id: str, tasks: dict[StageId, bytes]) -> None:
         context = session.sparkContext
         self._context = context
         self._job_id = job_id
-        self._backend = backend
         self._broadcasts = {stage: context.broadcast(task) for stage, task in tasks.items()}
         self._anchors: dict[int, RDD[int]] = {}
         self._jobs: dict[StageId, Callable[[], list[Any]]] = {}
@@ -76,22 +73,29 @@ class SparkSubmitter:
         rows = self._collect(self._jobs[stage], f"stage-{stage}")
         return _by_subtask(rows, len(instruction.work), str(path))
 
-    def fold(
-        self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[StateRef | None]:
-        """Fold deltas in a job of its own; see `Submitter`."""
-        backend = self._backend
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        """Call a function per subtask in a job of its own; see `Submitter`."""
+        if not work:
+            return []
 
-        def fold_one(index: int, anchor: Iterable[int]) -> Iterator[StateRef | None]:
+        def call(index: int, anchor: Iterable[int]) -> Iterator[tuple[R | None, bytes | None]]:
             _drain(anchor)
-            place, ref, name = work[index]
             task = TaskContext.get()
             assert task is not None
-            mine = StagedName(name.attempt, name.batch, name.try_, index, task.taskAttemptId())
-            yield backend_named(backend).fold(place, ref, mine)
+            try:
+                yield function(work[index], task.taskAttemptId()), None
+            except PenstockError as error:
+                # A retry would not change it; the driver shall see it as it is.
+                yield None, pack(error)
 
-        job = self._anchor(len(work)).mapPartitionsWithIndex(fold_one)
-        return self._collect(job.collect, f"fold-{stage}")
+        job = self._anchor(len(work)).mapPartitionsWithIndex(call)
+        made = self._collect(job.collect, f"{purpose}-{stage}")
+        for _, failure in made:
+            if failure is not None:
+                raise unpack(failure)
+        return [result for result, _ in made]
 
     def cancel(self) -> None:
         """Cancel every running job of this penstock job."""

@@ -7,20 +7,23 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.ids import AttemptId, ChannelId, OperatorUid, StageId
+from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The directories of one job attempt.
 
-    `shared` is seen by the driver and by every task; `local` is a directory of the same name
-    on each host, a cache that may be lost at any time.
+    `shared` is seen by the driver and by every task, and of no use to another attempt; `durable`
+    is seen by all too, and stays: state and what connectors keep. `local` is a directory of the
+    same name on each host, a cache that may be lost at any time.
     """
 
     shared: Path
     local: Path
     attempt: AttemptId
+    durable: Path
+    job: JobKey
 
     @property
     def root(self) -> Path:
@@ -44,8 +47,8 @@ class Layout:
         return self.root / "staging" / file_name(uid)
 
     def state(self, uid: OperatorUid, subtask: int) -> Path:
-        """Bases and deltas of one subtask's keyed state."""
-        return self.root / "state" / file_name(uid) / str(subtask)
+        """Bases and deltas of one subtask's keyed state, of all attempts."""
+        return self.durable / "shared" / file_name(uid) / str(subtask)
 
     def local_state(self, uid: OperatorUid, subtask: int) -> Path:
         """The host-local store that caches them."""
@@ -54,7 +57,7 @@ class Layout:
     @property
     def durable_root(self) -> Path:
         """What connectors keep across attempts, a directory each."""
-        return self.shared / "connectors"
+        return self.durable / "connectors"
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")

@@ -7,15 +7,16 @@ Spark does; what it cannot show is another process, another host, or a lost task
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
+from penstock.common import pickling
 from penstock.common.configuration import Configuration
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
-from penstock.state.backends.registry import backend_named
+from penstock.job.submitter import R, W
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
@@ -29,9 +30,8 @@ from penstock.task.subtask import TaskAttempt, run_subtask
 class InlineSubmitter:
     """Runs micro-batches in this process."""
 
-    def __init__(self, tasks: dict[StageId, bytes], backend: str) -> None:
+    def __init__(self, tasks: dict[StageId, bytes]) -> None:
         self._tasks = tasks
-        self._backend = backend_named(backend)
         self._task_attempts = itertools.count()
         self.submitted = 0
         """How many micro-batches were run."""
@@ -53,11 +53,15 @@ class InlineSubmitter:
             for subtask in range(len(read.work))
         ]
 
-    def fold(
-        self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[StateRef | None]:
-        """Fold deltas right here."""
-        return [self._backend.fold(place, ref, name) for place, ref, name in work]
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        """Call the function right here; what passes is pickled as it would be."""
+        made = []
+        for one in work:
+            call, given = pickling.loads(pickling.dumps((function, one)))
+            made.append(call(given, next(self._task_attempts)))
+        return made
 
     def cancel(self) -> None:
         """Do nothing: a running micro-batch ends soon."""
@@ -74,7 +78,7 @@ def run_inline(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
             plan,
             configuration,
             batch_mode,
-            lambda _, tasks, backend: InlineSubmitter(tasks, backend),
+            lambda _plan, _job, tasks: InlineSubmitter(tasks),
         )
 
     env._launcher = launch_inline

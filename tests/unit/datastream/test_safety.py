@@ -204,8 +204,8 @@ def test_a_failed_job_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureF
 
 def test_a_name_that_only_pyflink_has_is_told_apart_from_a_typo() -> None:
     env: Any = environment()
-    with pytest.raises(AttributeError, match="enable_checkpointing is not in this version"):
-        env.enable_checkpointing(1000)
+    with pytest.raises(AttributeError, match="window_all is not in this version"):
+        env.window_all(1000)
     with pytest.raises(AttributeError, match="window is not in this version"):
         env.from_collection([1]).key_by(str).window(None)
     with pytest.raises(AttributeError, match="has no attribute 'mapp'"):

@@ -1,0 +1,528 @@
+"""The coordinator: triggers checkpoints, collects acknowledgements, completes them.
+
+It lives on the driver and runs in a thread of its own; everything reaches it as an event, so
+its state needs no locks. Loops of stages read `barriers_for` and hand over their cuts; each stage
+has a lane in which its cuts become durable in the order of their barriers, while its loop goes
+on. Completing a checkpoint is one order of writes: metadata, read back, journal, and only then
+anything that others can see.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from penstock.checkpoint.commits import CommitLane
+from penstock.checkpoint.decider import Request, RequestKind, Trigger, TriggerFacts, decide
+from penstock.checkpoint.failures import AbortReason, FailureCount
+from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
+from penstock.checkpoint.owed import Owed
+from penstock.checkpoint.pending import Answer, PendingCheckpoint, StageCut, StageSnapshot
+from penstock.checkpoint.settings import CheckpointSettings
+from penstock.checkpoint.store import CheckpointStore, Completed
+from penstock.checkpoint.story import Story, StoryEvent
+from penstock.crash_points import CrashPoint, reach
+from penstock.errors import CheckpointFailedError, PenstockError, TooManyFailedCheckpointsError
+from penstock.ids import CheckpointId, StageId
+from penstock.task.messages import Notice, NoticeKind
+
+logger = logging.getLogger("penstock.checkpoint")
+
+
+class JobSide(Protocol):
+    """What the coordinator asks of the job it works for; called from its thread."""
+
+    def wake(self) -> None:
+        """Let every loop look at the barriers again."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """End the attempt."""
+        ...
+
+    def end(self, stopped_at: Completed | None) -> None:
+        """The last checkpoint is complete and committed: the job is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """A stage as the coordinator sees it."""
+
+    id: StageId
+    name: str
+    is_source: bool
+    listens: bool
+    """Whether functions in it want to be told of checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Acknowledged:
+    cut: StageCut
+    snapshot: StageSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Declined:
+    cut: StageCut
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    completed: Completed
+    ends_the_job: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitFailed:
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    request: Request
+    answer: Future[Completed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    stage: StageId
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Decide again."""
+
+
+_Event = _Acknowledged | _Declined | _Committed | _CommitFailed | _Asked | _Ended | _Look
+
+
+class Coordinator:
+    """Checkpoints of one attempt of a job."""
+
+    def __init__(
+        self,
+        stages: Sequence[StageFacts],
+        settings: CheckpointSettings,
+        store: CheckpointStore,
+        files: FileKeeper,
+        commits: CommitLane,
+        job: JobSide,
+    ) -> None:
+        self._stages = {s.id: s for s in stages}
+        self._settings = settings
+        self._store = store
+        self._files = files
+        self._commits = commits
+        self._job = job
+        self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
+        self._lanes = {
+            s.id: ThreadPoolExecutor(1, thread_name_prefix=f"persist-{s.id}") for s in stages
+        }
+        self._pending: dict[CheckpointId, PendingCheckpoint] = {}
+        self._live: tuple[CheckpointId, ...] = ()
+        self._sent: dict[StageId, CheckpointId] = {}
+        self._queued: list[Request] = []
+        self._answers: dict[str, Future[Completed]] = {}
+        self._owed = Owed()
+        self._failures = FailureCount()
+        self._ended: set[StageId] = set()
+        self._is_ending = False
+        self._draining = False
+        self._quiet = False
+        self._records = 0
+        self._last_trigger = time.time()
+        self._last_end = 0.0
+        self._notices: dict[StageId, list[Notice]] = {s.id: [] for s in stages if s.listens}
+        self._notices_lock = threading.Lock()
+        self._request_ids = count(1)
+
+    # -- called by the loops of stages ------------------------------------------------------
+
+    @property
+    def live(self) -> Collection[CheckpointId]:
+        """The checkpoints neither complete nor aborted."""
+        return self._live
+
+    @property
+    def quiet(self) -> bool:
+        """Whether sources shall plan nothing, because the job is being stopped."""
+        return self._quiet
+
+    @property
+    def draining(self) -> bool:
+        """Whether sources shall come to their end here."""
+        return self._draining
+
+    def next_barrier(self, source: StageId) -> CheckpointId | None:
+        """Return the next barrier a source stage has to send, if one is due."""
+        sent = self._sent.get(source, 0)
+        return next((n for n in self._live if n > sent), None)
+
+    def rolls_all(self, checkpoint: CheckpointId) -> bool:
+        """Whether sinks must leave nothing unfinished at this barrier."""
+        pending = self._pending.get(checkpoint)
+        return pending is not None and pending.rolls_all
+
+    def savepoint_path(self, checkpoint: CheckpointId) -> Path | None:
+        """Return where state goes in the canonical format; None for a checkpoint."""
+        pending = self._pending.get(checkpoint)
+        path = None if pending is None else pending.request.path
+        return None if path is None else Path(path)
+
+    def listens(self, stage: StageId) -> bool:
+        """Whether functions of a stage want to be told of checkpoints."""
+        return stage in self._notices
+
+    def triggered(self, checkpoint: CheckpointId) -> float:
+        """Return when a live checkpoint was triggered."""
+        pending = self._pending.get(checkpoint)
+        return time.time() if pending is None else pending.triggered
+
+    def tell(self, checkpoint: CheckpointId, event: StoryEvent, stage: str, what: str = "") -> None:
+        """Add to a checkpoint's story."""
+        pending = self._pending.get(checkpoint)
+        if pending is not None:
+            pending.story.tell(event, stage, what)
+
+    def hand_over(self, cut: StageCut) -> None:
+        """Take a stage's cut; from here on it becomes durable while the stage goes on."""
+        self._sent[cut.stage] = cut.checkpoint
+        self._files.hold(_holder(cut), cut.files)
+        self._lanes[cut.stage].submit(self._persist, cut)
+
+    def ended(self, stage: StageId) -> None:
+        """Learn that a stage has published the last of its input."""
+        self._events.put(_Ended(stage))
+
+    def count(self, records: int) -> None:
+        """Learn how many records the sources took in."""
+        self._records += records
+        if self._settings.records is not None and self._records >= self._settings.records:
+            self._events.put(_Look())
+
+    def take_notices(self, stage: StageId) -> list[Notice]:
+        """Return what the functions of a stage have not been told yet."""
+        if stage not in self._notices:
+            return []
+        with self._notices_lock:
+            told, self._notices[stage] = self._notices[stage], []
+        return told
+
+    def has_notices(self, stage: StageId) -> bool:
+        """Whether a stage has something to tell its functions."""
+        return bool(self._notices.get(stage))
+
+    # -- called by the job ------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to trigger."""
+        self._thread.start()
+
+    def ask(self, kind: RequestKind, path: str | None = None) -> Future[Completed]:
+        """Ask for a checkpoint or savepoint by hand; any thread."""
+        request = Request(kind, f"r{next(self._request_ids)}", path)
+        answer: Future[Completed] = Future()
+        self._events.put(_Asked(request, answer))
+        return answer
+
+    def drain(self, path: str | None) -> Future[Completed]:
+        """Let all sources end here, and write the last checkpoint of the job as a savepoint."""
+        answer = self.ask(RequestKind.FINAL, path)
+        self._draining = True
+        self._job.wake()
+        return answer
+
+    def owed(self) -> dict[str, list[CommittableState]]:
+        """Return what sinks have prepared and not committed; once the coordinator has stopped."""
+        return self._owed.all()
+
+    def stop(self) -> None:
+        """End: pending checkpoints are aborted, what is being made durable is waited for."""
+        self._events.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        for lane in self._lanes.values():
+            lane.shutdown(wait=True, cancel_futures=True)
+        self._commits.close()
+        for pending in list(self._pending.values()):
+            self._record_abort(pending, AbortReason.JOB_STOPPING, "the attempt ended")
+        self._pending.clear()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(CheckpointFailedError(0, "the job ended before"))
+
+    # -- the coordinator's thread -----------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while True:
+                wait = self._decide()
+                try:
+                    event = self._events.get(timeout=wait)
+                except queue.Empty:
+                    continue
+                if event is None:
+                    return
+                self._handle(event)
+        except BaseException as error:
+            self._job.fail(error)
+
+    def _decide(self) -> float | None:
+        """Abort what took too long, trigger what is due; return when to look again."""
+        while True:
+            now = time.time()
+            for pending in [p for p in self._pending.values() if p.expires <= now]:
+                waiting = ", ".join(sorted(self._stages[s].name for s in pending.waiting))
+                what = f"it took longer than {self._settings.timeout_s:g} s; missing: {waiting}"
+                self._abort(pending, AbortReason.EXPIRED, what)
+            decision = decide(self._facts(), now)
+            if isinstance(decision, Trigger):
+                self._trigger(decision.request)
+                continue
+            waits = [p.expires - now for p in self._pending.values()]
+            if decision.seconds is not None:
+                waits.append(decision.seconds)
+            return max(min(waits), 0.001) if waits else None
+
+    def _facts(self) -> TriggerFacts:
+        periodic = self._settings.enabled and not self._is_ending and not self._draining
+        return TriggerFacts(
+            interval_s=self._settings.interval_s if periodic else None,
+            records=self._settings.records if periodic else None,
+            min_pause_s=self._settings.min_pause_s,
+            max_concurrent=self._settings.max_concurrent,
+            queued=tuple(r for r in self._queued if self._may_go(r)),
+            in_flight=tuple(p.request.kind for p in self._pending.values()),
+            last_trigger=self._last_trigger,
+            last_end=self._last_end,
+            records_since_trigger=self._records,
+        )
+
+    def _may_go(self, request: Request) -> bool:
+        # The last checkpoint of a job comes behind the end of all its data.
+        return request.kind is not RequestKind.FINAL or len(self._ended) == len(self._stages)
+
+    def _trigger(self, request: Request) -> None:
+        if request in self._queued:
+            self._queued.remove(request)
+        now = time.time()
+        checkpoint = self._store.next_id()
+        story = Story(checkpoint)
+        story.tell(StoryEvent.TRIGGERED, None, request.kind.value)
+        pending = PendingCheckpoint(
+            id=checkpoint,
+            request=request,
+            triggered=now,
+            expires=now + self._settings.timeout_s,
+            story=story,
+            waiting=set(self._stages),
+        )
+        self._pending[checkpoint] = pending
+        self._last_trigger = now
+        self._records = 0
+        if pending.ends_the_job:
+            self._is_ending = True
+            self._quiet = True
+        self._publish_live()
+        reach(CrashPoint.COORDINATOR_TRIGGERED)
+        self._job.wake()
+
+    def _publish_live(self) -> None:
+        self._live = tuple(sorted(self._pending))
+
+    def _handle(self, event: _Event) -> None:
+        match event:
+            case _Acknowledged(cut, snapshot):
+                self._acknowledge(cut, snapshot)
+            case _Declined(cut, error):
+                self._decline(cut, error)
+            case _Asked(request, answer):
+                self._answers[request.id] = answer
+                self._queued.append(request)
+            case _Ended(stage):
+                self._ended.add(stage)
+                if len(self._ended) == len(self._stages) and not self._ends_already():
+                    self._end_of_data()
+            case _Committed(completed, ends_the_job):
+                self._owed.committed(completed.checkpoint)
+                if ends_the_job:
+                    self._job.end(completed)
+            case _CommitFailed(error):
+                self._job.fail(error)
+            case _Look():
+                pass
+
+    def _end_of_data(self) -> None:
+        if self._settings.enabled:
+            self._queued.append(Request(RequestKind.FINAL, "final", None))
+        else:
+            self._job.end(None)
+
+    def _ends_already(self) -> bool:
+        asked = [*self._queued, *(p.request for p in self._pending.values())]
+        return self._is_ending or any(
+            r.kind in (RequestKind.FINAL, RequestKind.STOP) for r in asked
+        )
+
+    # -- acknowledgements -------------------------------------------------------------------
+
+    def _persist(self, cut: StageCut) -> None:
+        """Make a cut durable; runs in the stage's lane."""
+        try:
+            snapshot = cut.persist()
+            reach(CrashPoint.STAGE_SNAPSHOT_DURABLE)
+        except BaseException as error:
+            self._events.put(_Declined(cut, error))
+        else:
+            self._events.put(_Acknowledged(cut, snapshot))
+
+    def _acknowledge(self, cut: StageCut, snapshot: StageSnapshot) -> None:
+        # Also of an aborted checkpoint: what its sinks prepared belongs to the next one.
+        for operator in snapshot.operators:
+            if operator.sink is not None:
+                self._owed.add(operator.uid, operator.sink.committables)
+        pending = self._pending.get(cut.checkpoint)
+        self._files.hold(_holder(cut), snapshot.files)
+        answer = Answer.LATE if pending is None else pending.acknowledge(cut.stage, snapshot)
+        if pending is None or answer is not Answer.ACCEPTED:
+            self._files.release(_holder(cut))
+            return
+        pending.story.tell(StoryEvent.ACKNOWLEDGED, self._stages[cut.stage].name)
+        reach(CrashPoint.COORDINATOR_ACKNOWLEDGED)
+        if pending.is_complete:
+            self._complete(pending)
+
+    def _decline(self, cut: StageCut, error: BaseException) -> None:
+        self._files.release(_holder(cut))
+        name = self._stages[cut.stage].name
+        logger.debug("checkpoint %d failed in %s", cut.checkpoint, name, exc_info=error)
+        if isinstance(error, SinkCutFailed):
+            # What the sink took over at this cut is in no checkpoint: only going back helps.
+            self._job.fail(error.error)
+            return
+        pending = self._pending.get(cut.checkpoint)
+        if pending is not None:
+            self._abort(pending, AbortReason.ASYNC_FAILED, f"{name}: {error}")
+
+    # -- the end of a checkpoint ------------------------------------------------------------
+
+    def _complete(self, pending: PendingCheckpoint) -> None:
+        operators = [self._with_owed(o, pending.id) for o in pending.operators()]
+        try:
+            completed = self._store.write(pending, operators)
+        except OSError as error:
+            self._abort(pending, AbortReason.FINALIZE_FAILED, f"its metadata: {error}")
+            return
+        reach(CrashPoint.COORDINATOR_METADATA_WRITTEN)
+        self._store.win(completed)
+        del self._pending[pending.id]
+        self._last_end = time.time()
+        self._failures.completed()
+        reach(CrashPoint.COORDINATOR_COMPLETED)
+        pending.story.tell(StoryEvent.COMPLETED, None, completed.path)
+        commits = not pending.is_savepoint or pending.ends_the_job
+        if commits:
+            self._subsume(pending)
+            self._notify(NoticeKind.COMPLETE, pending.id)
+            owed = self._owed.upto(pending.id)
+            self._commits.submit(
+                completed.checkpoint,
+                owed,
+                lambda: self._events.put(_Committed(completed, pending.ends_the_job)),
+                lambda error: self._events.put(_CommitFailed(error)),
+            )
+        self._release(pending, completed)
+        self._store.record(pending, completed)
+        self._publish_live()
+        logger.info("%s", completed)
+        answer = self._answers.pop(pending.request.id, None)
+        if answer is not None:
+            answer.set_result(completed)
+        self._job.wake()
+
+    def _with_owed(self, operator: OperatorSnapshot, checkpoint: CheckpointId) -> OperatorSnapshot:
+        if operator.sink is None:
+            return operator
+        owed = self._owed.of(operator.uid, checkpoint)
+        return replace_sink(operator, SinkState(owed, operator.sink.state))
+
+    def _subsume(self, by: PendingCheckpoint) -> None:
+        for older in [p for p in self._pending.values() if p.id < by.id and not p.is_savepoint]:
+            self._abort(older, AbortReason.SUBSUMED, f"checkpoint {by.id} completed before it")
+
+    def _release(self, pending: PendingCheckpoint, completed: Completed) -> None:
+        """Let the retained checkpoints, and nobody else, hold the files of this one."""
+        files = [f for s in pending.acknowledged.values() for f in s.files]
+        if not pending.is_savepoint:
+            self._files.hold(f"chk-{pending.id}", files)
+        for stage in pending.acknowledged:
+            self._files.release(f"chk-{pending.id}-{stage}")
+        if not pending.is_savepoint:
+            for gone in self._store.retain(completed):
+                self._files.release(f"chk-{gone}")
+            reach(CrashPoint.COORDINATOR_SUBSUMED)
+
+    def _abort(self, pending: PendingCheckpoint, reason: AbortReason, what: str) -> None:
+        del self._pending[pending.id]
+        self._last_end = time.time()
+        self._publish_live()
+        for stage in pending.acknowledged:
+            self._files.release(f"chk-{pending.id}-{stage}")
+        self._record_abort(pending, reason, what)
+        self._notify(NoticeKind.ABORTED, pending.id)
+        answer = self._answers.pop(pending.request.id, None)
+        if answer is not None:
+            answer.set_exception(CheckpointFailedError(pending.id, what))
+        if pending.ends_the_job:
+            self._quiet = self._is_ending = False
+            if pending.request.kind is RequestKind.FINAL:
+                self._queued.append(Request(RequestKind.FINAL, "final", None))
+        if not pending.is_savepoint and reason is not AbortReason.SUBSUMED:
+            logger.warning("checkpoint %d failed: %s", pending.id, what)
+            self._failures.failed(reason)
+            if self._failures.exceeds(self._settings.tolerable_failures):
+                error = TooManyFailedCheckpointsError(
+                    self._settings.tolerable_failures, pending.id, what
+                )
+                self._job.fail(error)
+        self._job.wake()
+
+    def _record_abort(self, pending: PendingCheckpoint, reason: AbortReason, what: str) -> None:
+        pending.story.tell(StoryEvent.ABORTED, None, f"{reason.value}: {what}")
+        self._store.record(pending, None, f"{reason.value}: {what}")
+
+    def _notify(self, kind: NoticeKind, checkpoint: CheckpointId) -> None:
+        with self._notices_lock:
+            for notices in self._notices.values():
+                notices.append(Notice(kind, checkpoint))
+
+
+class SinkCutFailed(PenstockError):
+    """A sink could not prepare what it took over at a barrier; wraps the reason."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def replace_sink(operator: OperatorSnapshot, sink: SinkState) -> OperatorSnapshot:
+    """Return the snapshot of an operator with another sink part."""
+    return msgspec.structs.replace(operator, sink=sink)
+
+
+def _holder(cut: StageCut) -> str:
+    return f"chk-{cut.checkpoint}-{cut.stage}"

@@ -1,0 +1,324 @@
+"""One attempt of a job: its loops and its coordinator, from their start to their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
+from penstock.checkpoint.commits import CommitLane
+from penstock.checkpoint.coordinator import Coordinator, StageFacts
+from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.metadata import CommittableState
+from penstock.checkpoint.settings import CheckpointSettings, Guarantee
+from penstock.checkpoint.store import CheckpointStore, Completed
+from penstock.connectors.committer import Committer, CommitterContext
+from penstock.connectors.sink import PublisherContext, SinkPublisher
+from penstock.connectors.source import EnumeratorContext
+from penstock.crash_points import CrashPoint, reach
+from penstock.datastream.functions import CheckpointListener
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Channel, Plan, Stage
+from penstock.graph.transformation import Exchange, OperatorKind
+from penstock.ids import CheckpointId, StageId
+from penstock.job.board import Board
+from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
+from penstock.job.progress import Progress
+from penstock.job.report import MicroBatchReport
+from penstock.job.restore import RestoredJob
+from penstock.job.settings import JobSettings
+from penstock.job.stage_loop import StageLoop, StageParts
+from penstock.job.stage_snapshot import StageSnapshots
+from penstock.job.stage_state import RestoredStage, StageState
+from penstock.job.submitter import Submitter
+from penstock.task.layout import Layout, file_name
+
+logger = logging.getLogger("penstock.job")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptParts:
+    """What an attempt works with; made by the job for each."""
+
+    plan: Plan
+    layout: Layout
+    settings: JobSettings
+    checkpoints: CheckpointSettings
+    store: CheckpointStore
+    submitter: Submitter
+    files: FileKeeper
+    restored: RestoredJob
+    restored_from: CheckpointId
+    """0 if it begins with nothing."""
+    held_by_sinks: Callable[[], Mapping[str, list[bytes]] | None]
+    """What sinks staged and some snapshot of this job needs, by uid; None if that is unknown."""
+    report: Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
+
+
+class Attempt:
+    """Runs a plan once: one thread per stage, until all have ended."""
+
+    def __init__(self, parts: AttemptParts) -> None:
+        self._parts = parts
+        self._plan = parts.plan
+        self._layout = parts.layout
+        self._settings = parts.settings
+        self._board = Board()
+        self._publishers: dict[int, SinkPublisher] = {}
+        self._committers: dict[str, Committer] = {}
+        self._inputs: dict[StageId, StageInput] = {}
+        self._threads: list[threading.Thread] = []
+        self._logs = {c.id: ChannelLog(self._bounds(c)) for c in self._plan.channels}
+        self._commits = CommitLane(
+            self._committers,
+            {n.uid: n.name for n in self._sinks()},
+            parts.store,
+            parts.checkpoints.committer_retries,
+        )
+        self.coordinator: Coordinator | None = None
+        self.last: Completed | None = None
+        """The checkpoint the job ended with, if it did."""
+
+    # -- to the start -----------------------------------------------------------------------
+
+    def reset_sources(self) -> None:
+        """Open every source where the restored checkpoint left it."""
+        for stage in self._plan.stages:
+            self._inputs[stage.id] = self._input(stage)
+        reach(CrashPoint.RECOVERY_SOURCES_RESET)
+
+    def reset_sinks(self) -> None:
+        """Commit what the restored checkpoint holds, sweep what came after it, open the sinks."""
+        owed: dict[str, list[CommittableState]] = {}
+        for node in self._sinks():
+            context = CommitterContext(
+                self._layout.job, self._layout.attempt, node.name, self._work_dir(node)
+            )
+            committer = node.function.committer(context)
+            state = self._parts.restored.sinks.get(node.uid)
+            if committer is not None:
+                self._committers[node.uid] = committer
+                if state is not None:
+                    owed[node.uid] = list(state.committables)
+        self._commits.commit(self._parts.restored_from, owed)
+        reach(CrashPoint.RECOVERY_COMMITTED)
+        self._sweep()
+        for node in self._sinks():
+            self._publishers[node.id] = self._publisher(node)
+
+    def start(self) -> None:
+        """Start the loops; returns at once."""
+        if not self._settings.batch_mode:
+            self.coordinator = Coordinator(
+                [_facts(s) for s in self._plan.stages],
+                self._parts.checkpoints,
+                self._parts.store,
+                self._parts.files,
+                self._commits,
+                self,
+            )
+        loops = [self._loop(stage) for stage in self._plan.stages]
+        self._threads = [
+            threading.Thread(target=loop.run, name=f"stage-{i}", daemon=True)
+            for i, loop in enumerate(loops)
+        ]
+        for thread in self._threads:
+            thread.start()
+        if self.coordinator is not None:
+            self.coordinator.start()
+
+    # -- to the end -------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let every loop look again."""
+        self._board.change()
+
+    def fail(self, error: BaseException) -> None:
+        """End the attempt because of an error."""
+        self._board.fail(error)
+        self._parts.submitter.cancel()
+
+    def end(self, stopped_at: Completed | None) -> None:
+        """End all loops: the job is over."""
+        self.last = stopped_at
+        self._board.finish()
+
+    def cancel(self) -> None:
+        """End between micro-batches: what is running is still published."""
+        self._board.stop()
+
+    def kill(self) -> None:
+        """End now: what is running is thrown away."""
+        self._board.stop()
+        self._parts.submitter.cancel()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the attempt failed of."""
+        return self._board.failure
+
+    def wait(self) -> None:
+        """Wait until all threads have ended; then `failure` says how."""
+        for thread in self._threads:
+            thread.join()
+        if self.coordinator is not None:
+            self.coordinator.stop()
+        if self._board.failure is None and not self._board.stopping and self.last is None:
+            self._commit_without_checkpoint()
+        if self._board.failure is None and not self._board.stopping:
+            _quietly(self._sweep)
+        self.close()
+
+    def close(self) -> None:
+        """Give back what sources and sinks hold; also for an attempt that never started."""
+        if not self._threads:
+            for given in self._inputs.values():
+                _quietly(given.close)
+        for publisher in self._publishers.values():
+            _quietly(publisher.close)
+        for committer in self._committers.values():
+            _quietly(committer.close)
+
+    def _commit_without_checkpoint(self) -> None:
+        """Show what sinks hold at the end of a job that takes no checkpoints."""
+        reach(CrashPoint.JOB_FINISHING)
+        try:
+            owed = {} if self.coordinator is None else self.coordinator.owed()
+            for node in self._sinks():
+                cut = self._publishers[node.id].at_barrier(0, roll_all=True)()
+                mine = owed.setdefault(node.uid, [])
+                mine += [CommittableState(0, data) for data in cut.committables]
+            CommitLane(
+                self._committers,
+                {n.uid: n.name for n in self._sinks()},
+                self._parts.store,
+                self._parts.checkpoints.committer_retries,
+            ).commit(CheckpointId(0), {uid: c for uid, c in owed.items() if c})
+        except BaseException as error:
+            self._board.fail(error)
+
+    def _sweep(self) -> None:
+        """Let sinks remove what no snapshot and no commit will ever ask for."""
+        held = self._parts.held_by_sinks()
+        if held is None:
+            return
+        for uid, committer in self._committers.items():
+            state = self._parts.restored.sinks.get(uid)
+            mine = [] if state is None else [*state.state, *(c.data for c in state.committables)]
+            committer.sweep([*held.get(uid, ()), *mine])
+
+    # -- parts ------------------------------------------------------------------------------
+
+    def _sinks(self) -> list[Node]:
+        return [n for s in self._plan.stages for n in s.nodes if n.kind is OperatorKind.SINK]
+
+    def _work_dir(self, node: Node) -> Path:
+        return self._layout.durable_root / file_name(node.uid)
+
+    def _publisher(self, node: Node) -> SinkPublisher:
+        state = self._parts.restored.sinks.get(node.uid)
+        publisher: SinkPublisher = node.function.publisher(
+            PublisherContext(
+                parallelism=node.parallelism,
+                name=node.name,
+                work_dir=self._work_dir(node),
+                job=self._layout.job,
+                attempt=self._layout.attempt,
+                checkpointed=self._parts.checkpoints.enabled,
+                restored=() if state is None else state.state,
+            )
+        )
+        return publisher
+
+    def _loop(self, stage: Stage) -> StageLoop:
+        given = self._inputs[stage.id]
+        state = StageState(
+            stage,
+            self._layout,
+            self._settings,
+            self._parts.submitter,
+            self._parts.files,
+            self._parts.restored.stages.get(stage.id, RestoredStage()),
+        )
+        publishers = {n.id: self._publishers[n.id] for n in stage.nodes if n.id in self._publishers}
+        source = given if isinstance(given, SourceInput) else None
+        return StageLoop(
+            StageParts(
+                stage=stage,
+                layout=self._layout,
+                settings=self._settings,
+                submitter=self._parts.submitter,
+                board=self._board,
+                input=given,
+                outputs={c.id: self._logs[c.id] for c in stage.outputs},
+                publishers=publishers,
+                state=state,
+                snapshots=StageSnapshots(stage, state, publishers, source),
+                coordinator=self.coordinator,
+                restored_from=self._parts.restored_from,
+                report=self._parts.report,
+            )
+        )
+
+    def _input(self, stage: Stage) -> StageInput:
+        if stage.is_source:
+            return self._source(stage)
+        mine = {c.id: self._logs[c.id] for c in stage.inputs}
+        if self._is_grouped(stage):
+            return GroupedInput(mine, stage.parallelism, self._settings.sizes.maximum)
+        forward = [c.id for c in stage.inputs if c.exchange is Exchange.FORWARD]
+        return ChannelInput(mine, stage.parallelism, forward)
+
+    def _source(self, stage: Stage) -> SourceInput:
+        uid = stage.head.uid
+        durable = self._settings.ingestion_dir or self._layout.durable_root
+        enumerator = stage.head.function.enumerator(
+            EnumeratorContext(
+                parallelism=stage.parallelism,
+                work_dir=durable / file_name(uid),
+                clock=time.time,
+                wake=self._board.change,
+            )
+        )
+        progress = None
+        restored = self._parts.restored.sources.get(uid)
+        positions = {} if restored is None else restored.positions
+        if self._parts.checkpoints.mode is Guarantee.AT_MOST_ONCE:
+            progress = Progress(self._layout.durable, uid)
+            positions = {**positions, **progress.read()}
+        given = SourceInput(
+            enumerator,
+            stage.parallelism,
+            self._settings.poll_seconds,
+            None if progress is None else progress.write,
+        )
+        try:
+            enumerator.start(positions)
+        except BaseException:
+            _quietly(given.close)
+            raise
+        return given
+
+    def _is_grouped(self, stage: Stage) -> bool:
+        return self._settings.batch_mode and stage.head.kind.is_keyed
+
+    def _bounds(self, channel: Channel) -> Bounds:
+        # Grouping by key begins at the end of the input: a bound would wait for it forever.
+        grouped = self._is_grouped(self._plan.stages[channel.consumer])
+        return UNBOUNDED if grouped else self._settings.bounds
+
+
+def _facts(stage: Stage) -> StageFacts:
+    listens = any(isinstance(n.function, CheckpointListener) for n in stage.nodes)
+    return StageFacts(stage.id, stage.name, stage.is_source, listens)
+
+
+def _quietly(close: Callable[[], None]) -> None:
+    try:
+        close()
+    except Exception:
+        logger.warning("closing a source or sink failed", exc_info=True)

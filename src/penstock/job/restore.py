@@ -1,0 +1,130 @@
+"""From a snapshot to what the stages of a job begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SinkState,
+    SourceState,
+)
+from penstock.graph.plan import Plan, Stage
+from penstock.ids import OperatorUid, StageId
+from penstock.job import state_jobs
+from penstock.job.settings import JobSettings
+from penstock.job.stage_state import RestoredStage
+from penstock.job.state_jobs import LoadWork, OldState, RestoreWork
+from penstock.job.submitter import Submitter
+from penstock.recovery.match import is_keyed
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
+from penstock.state.key_groups import key_group_range
+from penstock.state.operator_state import redistribute
+from penstock.task.layout import Layout, file_name
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot that was read: a checkpoint of this job, one of another, or a savepoint."""
+
+    metadata: CheckpointMetadata
+    path: Path
+    is_own: bool
+    """Whether its files are this job's, which goes on using them."""
+
+    @property
+    def shared(self) -> Path:
+        """Where the state files of a checkpoint lie."""
+        return self.path.parent / "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredJob:
+    """What all stages, sources and sinks of a job begin with."""
+
+    stages: Mapping[StageId, RestoredStage] = field(default_factory=dict)
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+    sinks: Mapping[str, SinkState] = field(default_factory=dict)
+
+
+class StateRestorer:
+    """Brings the state of a snapshot into the places of a new attempt."""
+
+    def __init__(
+        self, plan: Plan, layout: Layout, settings: JobSettings, submitter: Submitter
+    ) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._settings = settings
+        self._submitter = submitter
+
+    def restore(self, snapshot: Snapshot) -> RestoredJob:
+        """Load all state, proving every file on the way.
+
+        Raises:
+            CorruptStateError: a file of the snapshot is missing, damaged or another one.
+        """
+        operators = {o.uid: o for o in snapshot.metadata.operators}
+        return RestoredJob(
+            stages={s.id: self._stage(s, snapshot, operators) for s in self._plan.stages},
+            sources={o.uid: o.source for o in operators.values() if o.source is not None},
+            sinks={o.uid: o.sink for o in operators.values() if o.sink is not None},
+        )
+
+    def _stage(
+        self, stage: Stage, snapshot: Snapshot, operators: Mapping[str, OperatorSnapshot]
+    ) -> RestoredStage:
+        old = operators.get(stage.head.uid)
+        version = 0
+        keyed: list[StateRef] = []
+        if old is not None and is_keyed(old) and not self._settings.batch_mode:
+            version, keyed = self._keyed(stage, snapshot, old)
+        lists: list[dict[str, bytes]] = [{} for _ in range(stage.parallelism)]
+        for node in stage.nodes:
+            mine = operators.get(node.uid)
+            if mine is not None and mine.operator_state:
+                for subtask, state in enumerate(
+                    redistribute(mine.operator_state, stage.parallelism)
+                ):
+                    lists[subtask][node.uid] = state
+        return RestoredStage(version, keyed, lists, is_restored=True)
+
+    def _keyed(
+        self, stage: Stage, snapshot: Snapshot, old: OperatorSnapshot
+    ) -> tuple[int, list[StateRef]]:
+        backend, head = self._settings.backend, stage.head
+        places = [self._place(head.uid, i) for i in range(stage.parallelism)]
+        same = old.backend == backend and len(old.keyed) == stage.parallelism
+        if snapshot.is_own and same and not old.savepoint:
+            loads = [LoadWork(backend, p, r) for p, r in zip(places, old.keyed, strict=True)]
+            self._submitter.each(stage.id, "load", state_jobs.load, loads)
+            return old.version, old.keyed
+        directory = snapshot.shared / file_name(OperatorUid(old.uid))
+        states = [
+            OldState(
+                old.backend or "",
+                StatePlace(directory / str(i), places[0].local_dir / f"old-{i}"),
+                r,
+            )
+            for i, r in enumerate(old.keyed)
+        ]
+        work = [
+            RestoreWork(
+                backend,
+                place,
+                StagedName(self._layout.attempt, 0, 0, i, 0),
+                key_group_range(head.max_parallelism, stage.parallelism, i),
+                states,
+                snapshot.path if old.savepoint else None,
+                old.savepoint,
+            )
+            for i, place in enumerate(places)
+        ]
+        refs = self._submitter.each(stage.id, "restore", state_jobs.restore, work)
+        return 0, refs
+
+    def _place(self, uid: OperatorUid, subtask: int) -> StatePlace:
+        return StatePlace(self._layout.state(uid, subtask), self._layout.local_state(uid, subtask))
