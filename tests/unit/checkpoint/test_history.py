@@ -1,0 +1,158 @@
+import threading
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.history import (
+    CheckpointRecord,
+    ExceptionRecord,
+    History,
+    OperatorRecord,
+    RecordStatus,
+    Recovery,
+    record_of,
+)
+from penstock.checkpoint.metadata import SubtaskStats
+from penstock.checkpoint.storage import LocalStorage
+from penstock.checkpoint.story import Story, StoryEvent, StoryLine
+from penstock.ids import CheckpointId
+from tests.unit.checkpoint.test_metadata import COUNT, SAMPLE
+
+
+def record(n: int, status: RecordStatus = RecordStatus.COMPLETED) -> CheckpointRecord:
+    return CheckpointRecord(n, "checkpoint", status, "a1", 1.0)
+
+
+def recovery(n: int) -> Recovery:
+    return Recovery(f"a{n}", n, "a worker died", 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
+
+
+def failure(n: int) -> ExceptionRecord:
+    return ExceptionRecord(float(n), "a1", None, "line 1\nline 2", "Traceback\n  …\n")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(LocalStorage(tmp_path), 3, 3, 3)
+
+
+# -- stories ------------------------------------------------------------------------------------
+
+
+def test_a_story_has_its_lines_in_the_order_they_were_told() -> None:
+    times = count(1)
+    story = Story(CheckpointId(7), lambda: float(next(times)))
+    story.tell(StoryEvent.TRIGGERED)
+    story.tell(StoryEvent.ALIGNED, "count", "held 2 inputs")
+    assert story.checkpoint == 7
+    assert story.lines() == [
+        StoryLine(1.0, StoryEvent.TRIGGERED, None, ""),
+        StoryLine(2.0, StoryEvent.ALIGNED, "count", "held 2 inputs"),
+    ]
+
+
+def test_a_story_loses_no_line_of_any_thread() -> None:
+    story = Story(CheckpointId(1))
+
+    def tell(stage: str) -> None:
+        for n in range(100):
+            story.tell(StoryEvent.BARRIER_SEEN, stage, str(n))
+
+    threads = [threading.Thread(target=tell, args=(stage,)) for stage in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told = story.lines()
+    for stage in "abc":
+        assert [line.detail for line in told if line.stage == stage] == list(map(str, range(100)))
+    assert [line.time for line in told] == sorted(line.time for line in told)
+
+
+def test_lines_given_out_do_not_change_any_more() -> None:
+    story = Story(CheckpointId(1))
+    before = story.lines()
+    story.tell(StoryEvent.TRIGGERED)
+    assert before == []
+
+
+# -- checkpoints --------------------------------------------------------------------------------
+
+
+def test_a_record_survives_the_driver(tmp_path: Path) -> None:
+    whole = CheckpointRecord(
+        7, "savepoint", RecordStatus.FAILED, "a2", 1.0, 2.0, 3, 4,
+        [OperatorRecord("u", "map", [SubtaskStats(1.0), SubtaskStats(2.0)])],
+        "/chk-7", "it took too long",
+        [StoryLine(1.0, StoryEvent.ABORTED, "map", "late"), StoryLine(2.0, StoryEvent.NOTIFIED)],
+    )  # fmt: skip
+    History(LocalStorage(tmp_path)).write(whole)
+    assert History(LocalStorage(tmp_path)).checkpoint(7) == whole
+    assert (tmp_path / "history" / "000000000007.json").is_file()
+
+
+def test_a_later_record_of_a_checkpoint_takes_the_place_of_an_earlier(history: History) -> None:
+    history.write(record(1, RecordStatus.PENDING))
+    history.write(record(1, RecordStatus.COMPLETED))
+    assert history.checkpoints() == [record(1)]
+
+
+def test_the_newest_records_are_kept(history: History) -> None:
+    for n in (8, 9, 10, 11, 12):
+        history.write(record(n))
+    assert [r.id for r in history.checkpoints()] == [10, 11, 12]
+    assert history.checkpoint(9) is None
+
+
+def test_a_damaged_record_is_left_out(history: History, tmp_path: Path) -> None:
+    for n in (1, 2):
+        history.write(record(n))
+    (tmp_path / "history" / "000000000001.json").write_bytes(b'{"id":1')
+    assert [r.id for r in history.checkpoints()] == [2]
+    assert history.checkpoint(1) is None
+
+
+def test_the_record_of_a_completed_checkpoint_comes_from_its_metadata() -> None:
+    line = StoryLine(1.0, StoryEvent.COMPLETED)
+    made = record_of(SAMPLE, "/chk-4", [line])
+    assert (made.id, made.kind, made.attempt, made.status) == (4, "checkpoint", "a2", "COMPLETED")
+    assert (made.triggered, made.duration_s) == (1700000000.0, 3.25)
+    assert (made.new_bytes, made.full_bytes) == (103, 284)
+    assert made.operators[1] == OperatorRecord("a/path: häufig", "count", COUNT.stats)
+    assert (made.path, made.failure, made.story) == ("/chk-4", None, [line])
+
+
+# -- recoveries and exceptions ------------------------------------------------------------------
+
+
+def test_recoveries_and_exceptions_survive_the_driver_and_the_newest_are_kept(
+    history: History, tmp_path: Path
+) -> None:
+    assert history.recoveries() == []
+    assert history.exceptions() == []
+    for n in range(5):
+        history.add_recovery(recovery(n))
+        history.add_exception(failure(n))
+    again = History(LocalStorage(tmp_path))
+    assert again.recoveries() == [recovery(n) for n in (2, 3, 4)]
+    assert again.exceptions() == [failure(n) for n in (2, 3, 4)]
+    assert again.checkpoints() == []
+
+
+def test_a_line_that_cannot_be_read_is_left_out(history: History, tmp_path: Path) -> None:
+    history.add_recovery(recovery(1))
+    with (tmp_path / "history" / "recoveries.jsonl").open("ab") as file:
+        file.write(b'{"torn')
+    history.add_recovery(recovery(2))
+    assert history.recoveries() == [recovery(1), recovery(2)]
+
+
+def test_threads_lose_no_exception(tmp_path: Path) -> None:
+    history = History(LocalStorage(tmp_path))
+    threads = [threading.Thread(target=history.add_exception, args=(failure(n),)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(e.time for e in history.exceptions()) == [float(n) for n in range(8)]

@@ -1,0 +1,220 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.checkpoint.job_dir import JobDir
+from penstock.errors import JobAlreadyRunningError
+from penstock.ids import JobKey
+from penstock.recovery.lease import (
+    Alive,
+    Dead,
+    Free,
+    Lease,
+    Owner,
+    Silent,
+    Standing,
+    decide_standing,
+    read_owner,
+    refuse_second_driver,
+    standing,
+)
+from penstock.recovery.processes import machine, start_of
+
+TIMEOUT_S = 50.0
+HOLDER = """
+import sys, time
+from pathlib import Path
+from penstock.checkpoint.job_dir import JobDir
+from penstock.recovery.lease import Lease
+lease = Lease(JobDir(Path(sys.argv[1]), "count"), 0.02)
+lease.take(sys.argv[2])
+print("taken", flush=True)
+while not lease.is_lost:
+    time.sleep(0.01)
+lease.release()
+print("lost", flush=True)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobDir:
+    return JobDir(tmp_path, JobKey("count"))
+
+
+def drive(job: JobDir, attempt: str) -> subprocess.Popen[str]:
+    """Let another process drive the job; it holds the lease when this returns."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(job.root), attempt], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "taken\n"
+    return process
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def stands(job: JobDir, timeout_s: float = TIMEOUT_S) -> Standing:
+    return standing(job, timeout_s, time.time())
+
+
+def owner(**changes: object) -> Owner:
+    here = Owner(socket.gethostname(), machine(), 1234, 99, "a1", 1000.0)
+    return msgspec.structs.replace(here, **changes)
+
+
+# -- the decision -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "started", "now", "expected"),
+    [
+        ({}, 99, 1010.0, Alive),
+        ({}, 99, 1050.0, Alive),
+        ({}, 99, 1050.5, Silent),
+        ({}, None, 1000.0, Dead),
+        ({}, 98, 1000.0, Dead),
+        ({"host": "other"}, None, 1010.0, Alive),
+        ({"host": "other"}, None, 1060.0, Silent),
+        ({"machine": "another container"}, None, 1010.0, Alive),
+        ({"machine": "another container"}, None, 1060.0, Silent),
+        ({"host": "other"}, None, 900.0, Silent),
+    ],
+)
+def test_a_driver_stands_by_its_process_where_that_can_be_seen_and_by_its_beat_elsewhere(
+    changes: dict[str, object], started: int | None, now: float, expected: type[Standing]
+) -> None:
+    it = owner(**changes)
+    found = decide_standing(it, TIMEOUT_S, now, machine(), lambda _: started)
+    assert type(found) is expected
+    assert not isinstance(found, Dead | Silent) or (found.owner, found.since) == (it, 1000.0)
+
+
+def test_attempts_are_compared_as_numbers() -> None:
+    assert owner(attempt="a10").attempt_number > owner(attempt="a9").attempt_number
+    assert owner(attempt="").attempt_number == owner(attempt="x").attempt_number == 0
+
+
+# -- the file -----------------------------------------------------------------------------------
+
+
+def test_a_job_nobody_drives_is_free(job: JobDir) -> None:
+    assert stands(job) == refuse_second_driver(job, TIMEOUT_S, time.time()) == Free()
+
+
+def test_a_lease_is_held_until_it_is_released(job: JobDir) -> None:
+    lease = Lease(job, 10)
+    lease.take("a1")
+    found = stands(job)
+    assert isinstance(found, Alive)
+    assert (found.owner.pid, found.owner.attempt) == (os.getpid(), "a1")
+    lease.take("a2")
+    assert read_owner(job) == msgspec.structs.replace(
+        found.owner, attempt="a2", beat=getattr(read_owner(job), "beat", 0)
+    )
+    lease.release()
+    assert stands(job) == Free()
+    lease.release()
+
+
+def test_a_lease_beats(job: JobDir) -> None:
+    lease = Lease(job, 0.01)
+    lease.take("a1")
+    first = read_owner(job)
+    assert first is not None
+    wait_until(lambda: (now := read_owner(job)) is not None and now.beat > first.beat)
+    job.driver.unlink()
+    wait_until(lambda: read_owner(job) is not None)
+    lease.release()
+    assert not lease.is_lost
+
+
+def test_a_damaged_lease_is_none(job: JobDir) -> None:
+    job.path.mkdir()
+    job.driver.write_bytes(b"{")
+    assert stands(job) == Free()
+
+
+def test_a_lease_that_cannot_be_written_is_tried_again(
+    job: JobDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = Lease(job, 0.01)
+    lease.take("a1")
+    job.driver.unlink()
+    job.driver.mkdir()
+    wait_until(lambda: "cannot renew the lease of job count" in caplog.text)
+    job.driver.rmdir()
+    wait_until(job.driver.is_file)
+    lease.release()
+
+
+# -- other processes ----------------------------------------------------------------------------
+
+
+def test_a_second_driver_is_refused_until_the_first_is_killed(job: JobDir) -> None:
+    process = drive(job, "a1")
+    try:
+        with pytest.raises(JobAlreadyRunningError, match=f"process {process.pid} on ") as caught:
+            refuse_second_driver(job, TIMEOUT_S, time.time())
+        assert caught.value.job == "count"
+    finally:
+        process.kill()
+    # Not collected yet: a zombie has a pid and does not run.
+    wait_until(lambda: isinstance(stands(job), Dead))
+    process.wait()
+    found = refuse_second_driver(job, TIMEOUT_S, time.time())
+    assert isinstance(found, Dead)
+    assert found.owner.pid == process.pid
+
+
+def test_a_driver_that_sleeps_is_silent_and_wakes_up_to_a_lost_lease(job: JobDir) -> None:
+    process = drive(job, "a1")
+    lease = Lease(job, 0.02)
+    try:
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: isinstance(stands(job, 0.05), Silent))
+        lease.take("a2")
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate(timeout=60)[0] == "lost\n"
+    finally:
+        process.kill()
+        process.wait()
+    found = stands(job)
+    assert isinstance(found, Alive)
+    assert (found.owner.pid, found.owner.attempt) == (os.getpid(), "a2")
+    lease.release()
+
+
+def test_a_driver_in_office_takes_its_lease_back_from_one_that_woke_up(job: JobDir) -> None:
+    lease = Lease(job, 0.01)
+    lease.take("a2")
+    zombie = msgspec.json.encode(owner(attempt="a1"))
+    job.storage.replace("driver.json", zombie)
+    wait_until(lambda: (now := read_owner(job)) is not None and now.attempt == "a2")
+    assert not lease.is_lost
+    lease.release()
+
+
+def test_a_process_is_told_by_its_start() -> None:
+    mine = start_of(os.getpid())
+    assert mine is not None
+    assert mine == start_of(os.getpid())
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = start_of(child.pid)
+    assert started is not None
+    assert started >= mine
+    child.kill()
+    child.communicate()
+    assert start_of(child.pid) is None
