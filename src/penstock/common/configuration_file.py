@@ -101,7 +101,7 @@ def _parse(path: Path) -> yaml.Node | None:
 
 
 def _settings(root: yaml.Node | None, path: Path) -> Iterator[_Setting]:
-    if root is None:
+    if root is None or _is_null(root):
         return
     if not isinstance(root, yaml.MappingNode):
         raise ConfigurationFileError(
@@ -127,7 +127,7 @@ def _flatten(
 
 
 def _text(key: str, node: yaml.Node, path: Path) -> str:
-    if isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null"):
+    if isinstance(node, yaml.ScalarNode) and not _is_null(node):
         return str(node.value)
     if isinstance(node, yaml.SequenceNode) and all(
         isinstance(item, yaml.ScalarNode) for item in node.value
@@ -135,6 +135,10 @@ def _text(key: str, node: yaml.Node, path: Path) -> str:
         return ";".join(str(item.value) for item in node.value)
     reason = f"key {key!r} needs a value, or a list of plain values"
     raise ConfigurationFileError(str(path), _line(node), reason)
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return str(node.tag).endswith(":null")
 
 
 def _line(node: yaml.Node) -> int:

@@ -7,7 +7,7 @@ from penstock.common import ConfigOptions, Configuration, Duration
 from penstock.common import known_options as known
 from penstock.common.config_options import read
 from penstock.common.flink_keys import FLINK_KEYS
-from penstock.common.known_options import KNOWN_OPTIONS, validate
+from penstock.common.known_options import KNOWN_OPTIONS, overlay, validate
 from penstock.errors import ConfigurationError, OptionValueError, UnknownOptionError
 
 
@@ -96,7 +96,12 @@ def test_options_read_what_was_set_as_text_or_value() -> None:
 
 @pytest.mark.parametrize(
     ("spelled", "backend"),
-    [("filesystem", "hashmap"), ("jobmanager", "memory"), ("hashmap", "hashmap")],
+    [
+        ("filesystem", "hashmap"),
+        ("jobmanager", "memory"),
+        ("hashmap", "hashmap"),
+        ("rocksdb", "rocksdb"),
+    ],
 )
 def test_old_spellings_of_the_state_backend_are_read(spelled: str, backend: str) -> None:
     assert (
@@ -108,6 +113,22 @@ def test_the_new_key_wins_over_the_old_one() -> None:
     given = Configuration().set_string("state.backend", "memory")
     given.set_string("state.backend.type", "hashmap")
     assert read(given, known.STATE_BACKEND) == "hashmap"
+
+
+def test_a_later_configuration_wins_in_either_spelling() -> None:
+    given = Configuration().set_string("state.backend.type", "hashmap").set_string("a", "1")
+    overlay(given, Configuration().set_string("state.backend", "rocksdb"))
+    assert given.to_dict() == {"state.backend": "rocksdb", "a": "1"}
+    overlay(given, Configuration().set_string("state.backend.type", "memory"))
+    assert given.to_dict() == {"state.backend.type": "memory", "a": "1"}
+
+
+def test_unaligned_checkpoints_are_named_as_without_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        validate(Configuration().set_boolean("execution.checkpointing.unaligned.enabled", True))
+    assert "execution.checkpointing.unaligned.enabled" in caplog.text
 
 
 def test_programs_can_build_options_of_their_own() -> None:
