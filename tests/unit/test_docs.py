@@ -60,6 +60,8 @@ def default_text(option: ConfigOption[Any]) -> str:
     value = option.default
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
     if isinstance(value, timedelta):
         return f"`{round(value.total_seconds() * 1000)} ms`"
     if option.key.endswith("bytes"):
