@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from penstock.checkpoint.metadata import CheckpointMetadata, SubtaskStats, full_bytes, new_bytes
+from penstock.checkpoint.metadata import SubtaskStats
 from penstock.checkpoint.storage import Storage
 from penstock.checkpoint.story import StoryLine
 
@@ -24,7 +24,6 @@ __all__ = [
     "OperatorRecord",
     "RecordStatus",
     "Recovery",
-    "record_of",
 ]
 
 DIRECTORY = "history"
@@ -145,23 +144,6 @@ class History:
             return msgspec.json.decode(self._storage.read(path), type=CheckpointRecord)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-
-
-def record_of(meta: CheckpointMetadata, path: str, story: list[StoryLine]) -> CheckpointRecord:
-    """Return the record of a completed checkpoint."""
-    return CheckpointRecord(
-        id=meta.checkpoint,
-        kind=meta.kind,
-        status=RecordStatus.COMPLETED,
-        attempt=meta.attempt,
-        triggered=meta.triggered,
-        duration_s=meta.completed - meta.triggered,
-        new_bytes=new_bytes(meta),
-        full_bytes=full_bytes(meta),
-        operators=[OperatorRecord(o.uid, o.name, o.stats) for o in meta.operators],
-        path=path,
-        story=story,
-    )
 
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)

@@ -26,6 +26,7 @@ __all__ = ["JobDir", "JobFacts", "PlannedStep", "find_job", "job_key", "jobs_in"
 
 METADATA = "_metadata"
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_CHECKPOINT = re.compile(r"chk-([1-9][0-9]*)")
 _LONGEST_SLUG = 40
 _JOB = "job.json"
 
@@ -102,6 +103,13 @@ class JobDir:
     def history(self, checkpoint: CheckpointId | int) -> Path:
         """What is known of a checkpoint, also of a failed one."""
         return self.path / "history" / f"{checkpoint:012d}.json"
+
+    def checkpoints_on_disk(self) -> list[CheckpointId]:
+        """Return the checkpoints that have a directory, whether they count or not, sorted."""
+        if not self.path.is_dir():
+            return []
+        found = (_CHECKPOINT.fullmatch(path.name) for path in self.path.iterdir())
+        return sorted(CheckpointId(int(match[1])) for match in found if match)
 
     def write_facts(self, facts: JobFacts) -> None:
         """Say what the job is; saying it again replaces it."""

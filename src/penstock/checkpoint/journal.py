@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 import msgspec
@@ -77,6 +78,9 @@ class Journal:
         self._tail = 0
         self._attempt: str | None = None
         self._unsure: bytes | None = None
+        """What may have become the next entry: its write failed."""
+        self._landed: bytes | None = None
+        """The last entry, if its write failed and it is there all the same."""
 
     def entries(self) -> list[tuple[int, JournalEntry]]:
         """Read all entries with their indexes, from the newest summary on.
@@ -86,6 +90,7 @@ class Journal:
             CorruptJournalError: if an entry is missing or damaged.
         """
         with self._lock:
+            self._settle()
             while True:
                 indexes = self._indexes()
                 try:
@@ -124,7 +129,9 @@ class Journal:
                 self._attempt = entry.attempt
             reach(CrashPoint.JOURNAL_AFTER_APPEND)
             if len(indexes) > self._summarise_after:
-                self._summarise()
+                # The entry is there; a summary that fails is tried again with the next one.
+                with suppress(OSError):
+                    self._summarise()
             return self._tail
 
     def check_tail(self) -> None:
@@ -149,7 +156,8 @@ class Journal:
 
     def _append(self, entry: JournalEntry) -> list[int]:
         body = _encode(entry)
-        if self._settle() != body:
+        self._settle()
+        if body != self._landed:
             try:
                 self._unsure = body
                 self._storage.create(_path(self._tail + 1), body)
@@ -157,23 +165,20 @@ class Journal:
                 self._unsure = None
                 raise self._fenced(entry.attempt, self._tail + 1) from None
             self._tail += 1
-            self._unsure = None
+        self._unsure = self._landed = None
         indexes = self._indexes()
         self._check(indexes, entry.attempt)
         return indexes
 
-    def _settle(self) -> bytes | None:
-        """Find out whether a write that failed with an OSError has happened; return it if so."""
-        unsure, self._unsure = self._unsure, None
-        if unsure is None:
-            return None
-        try:
-            if self._storage.read(_path(self._tail + 1)) != unsure:
-                return None
-        except FileNotFoundError:
-            return None
-        self._tail += 1
-        return unsure
+    def _settle(self) -> None:
+        """Find out whether a write that failed with an OSError has happened."""
+        if self._unsure is None:
+            return
+        path = _path(self._tail + 1)
+        if self._storage.exists(path) and self._storage.read(path) == self._unsure:
+            self._tail += 1
+            self._landed = self._unsure
+        self._unsure = None
 
     def _summarise(self) -> None:
         entries = self.entries()

@@ -11,13 +11,11 @@ from penstock.checkpoint.history import (
     OperatorRecord,
     RecordStatus,
     Recovery,
-    record_of,
 )
 from penstock.checkpoint.metadata import SubtaskStats
 from penstock.checkpoint.storage import LocalStorage
 from penstock.checkpoint.story import Story, StoryEvent, StoryLine
 from penstock.ids import CheckpointId
-from tests.unit.checkpoint.test_metadata import COUNT, SAMPLE
 
 
 def record(n: int, status: RecordStatus = RecordStatus.COMPLETED) -> CheckpointRecord:
@@ -111,16 +109,6 @@ def test_a_damaged_record_is_left_out(history: History, tmp_path: Path) -> None:
     (tmp_path / "history" / "000000000001.json").write_bytes(b'{"id":1')
     assert [r.id for r in history.checkpoints()] == [2]
     assert history.checkpoint(1) is None
-
-
-def test_the_record_of_a_completed_checkpoint_comes_from_its_metadata() -> None:
-    line = StoryLine(1.0, StoryEvent.COMPLETED)
-    made = record_of(SAMPLE, "/chk-4", [line])
-    assert (made.id, made.kind, made.attempt, made.status) == (4, "checkpoint", "a2", "COMPLETED")
-    assert (made.triggered, made.duration_s) == (1700000000.0, 3.25)
-    assert (made.new_bytes, made.full_bytes) == (103, 284)
-    assert made.operators[1] == OperatorRecord("a/path: häufig", "count", COUNT.stats)
-    assert (made.path, made.failure, made.story) == ("/chk-4", None, [line])
 
 
 # -- recoveries and exceptions ------------------------------------------------------------------

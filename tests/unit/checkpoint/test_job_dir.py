@@ -74,6 +74,14 @@ def test_facts_are_read_back_and_replaced(tmp_path: Path) -> None:
     assert place.read_facts() is None
 
 
+def test_checkpoints_on_disk_are_those_with_a_directory(tmp_path: Path) -> None:
+    place = JobDir(tmp_path, JobKey("count"))
+    assert place.checkpoints_on_disk() == []
+    for name in ("chk-10", "chk-9", "chk-x", "chk-01", "chk-1.old", "shared"):
+        (place.path / name).mkdir(parents=True)
+    assert place.checkpoints_on_disk() == [9, 10]
+
+
 def test_jobs_are_the_directories_that_hold_one(tmp_path: Path) -> None:
     assert jobs_in(tmp_path / "nowhere") == []
     first, second = job(tmp_path, "b"), job(tmp_path, "a", "count")
