@@ -1,3 +1,7 @@
+import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -489,3 +493,35 @@ def test_whoever_writes_when_entries_count_in_one_order_and_only_of_the_last_att
     state = Journal(LocalStorage(root), "count").state()
     wanted = journal_state(enumerate(expected, 1))
     assert msgspec.structs.replace(state, tail=0) == msgspec.structs.replace(wanted, tail=0)
+
+
+# -- killed drivers -----------------------------------------------------------------------------
+
+DRIVER = """
+import sys
+from pathlib import Path
+from penstock.checkpoint.journal import AttemptStarted, CheckpointCompleted, Journal
+from penstock.checkpoint.storage import LocalStorage
+journal = Journal(LocalStorage(Path(sys.argv[1])), "count", summarise_after=4)
+attempt = journal.state().next_attempt
+journal.append(AttemptStarted(attempt, 1.0, "host", 1))
+for n in range(1, 9):
+    journal.append(CheckpointCompleted(n, attempt, f"chk-{n}", False, 0, 1.0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "there"), [("journal.before-append", 5), ("journal.after-append", 6)]
+)
+def test_a_killed_driver_leaves_a_journal_its_successor_goes_on_with(
+    tmp_path: Path, point: str, there: int
+) -> None:
+    environment = os.environ | {"PENSTOCK_CRASH_AT": f"{point}:7"}
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    killed = subprocess.run(command, env=environment, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    state = open_journal(tmp_path).state()
+    assert [c.checkpoint for c in state.completed] == list(range(1, there + 1))
+    subprocess.run(command, timeout=60, check=True)
+    state = open_journal(tmp_path).state()
+    assert [c.attempt for c in state.completed] == ["a1"] * there + ["a2"] * 8
