@@ -34,7 +34,7 @@ from penstock.ids import AttemptId, CheckpointId
 
 logger = logging.getLogger("penstock.checkpoint")
 
-_RESERVED_AT_ONCE = 1000
+_RESERVED_AT_ONCE = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class _Job(Protocol):
-    def cancel(self) -> None: ...
+    def suspend(self) -> None: ...
 
     def kill(self) -> None: ...
 
@@ -39,6 +39,6 @@ class Interrupts:
                 "ending after the micro-batches that run now; Ctrl-C again to end at once",
                 file=sys.stderr,
             )
-            self._job.cancel()
+            self._job.suspend()
         else:
             self._job.kill()

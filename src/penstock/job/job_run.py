@@ -46,9 +46,11 @@ from penstock.ids import AttemptId, CheckpointId
 from penstock.job.attempt import Attempt, AttemptParts
 from penstock.job.manifest import add_counts
 from penstock.job.report import MicroBatchReport
+from penstock.job.requests import Requests
 from penstock.job.restore import RestoredJob, Snapshot, StateRestorer
 from penstock.job.settings import JobSettings
 from penstock.job.submitter import Submitter
+from penstock.recovery.control import Control
 from penstock.recovery.lease import Lease, refuse_second_driver
 from penstock.recovery.match import match
 from penstock.recovery.resolve import Origin, fall_back, origins
@@ -114,6 +116,7 @@ class JobRun:
         )
         self._journal = Journal(self._dir.storage, self._dir.key)
         self._lease = Lease(self._dir, parts.checkpoints.heartbeat_interval_s)
+        self._requests = Requests(Control(self._dir), self) if self._outlives_the_driver else None
         self._lock = threading.Lock()
         self._reports: deque[MicroBatchReport] = deque(maxlen=_REPORTS_KEPT)
         self._counters: dict[str, dict[str, int]] = {}
@@ -145,6 +148,8 @@ class JobRun:
             self._discard_attempt()
             self._lease.release()
             raise
+        if self._requests is not None:
+            self._requests.start()
         threading.Thread(target=self._run, name="job", daemon=True).start()
 
     def cancel(self) -> None:
@@ -231,6 +236,8 @@ class JobRun:
             self.failure, self.state = error, JobState.FAILED
             logger.debug("the job ended in an error of its own", exc_info=True)
         finally:
+            if self._requests is not None:
+                self._requests.close()
             self._lease.release()
             shutil.rmtree(self._parts.work_dir, ignore_errors=True)
             shutil.rmtree(self._parts.local_dir, ignore_errors=True)

@@ -1,0 +1,104 @@
+"""The driver's ear: requests that others left in the job's directory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Protocol
+
+from penstock.checkpoint.store import Completed
+from penstock.errors import PenstockError
+from penstock.recovery.control import (
+    Answer,
+    Cancel,
+    Checkpoint,
+    Control,
+    Request,
+    RequestId,
+    Savepoint,
+    Stop,
+)
+
+logger = logging.getLogger("penstock.job")
+
+_POLL_S = 0.25
+
+
+class Controlled(Protocol):
+    """What can be asked of a running job."""
+
+    def cancel(self) -> None: ...
+
+    def checkpoint(self) -> Future[Completed]: ...
+
+    def savepoint(self, directory: Path | None) -> Future[Completed]: ...
+
+    def stop(self, directory: Path | None, *, drain: bool) -> Future[Completed]: ...
+
+
+class Requests:
+    """Takes up requests while the job runs, each one once, and answers when it is done."""
+
+    def __init__(self, control: Control, job: Controlled) -> None:
+        self._control = control
+        self._job = job
+        self._taken: set[RequestId] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen; what a dead driver left open is answered first."""
+        self._control.give_up()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; what is still open is answered."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for request, _ in self._control.pending():
+            self._reply(request, Answer(False, "the job ended before it was done"))
+
+    def _run(self) -> None:
+        while not self._stop.wait(_POLL_S):
+            try:
+                for id_, request in self._control.pending():
+                    if id_ not in self._taken:
+                        self._taken.add(id_)
+                        self._take(id_, request)
+            except OSError as error:
+                logger.warning("requests to this job cannot be read: %s", error)
+
+    def _take(self, id_: RequestId, request: Request) -> None:
+        try:
+            match request:
+                case Cancel():
+                    self._job.cancel()
+                    self._reply(id_, Answer(True, "the job is being cancelled"))
+                    return
+                case Checkpoint():
+                    done = self._job.checkpoint()
+                case Savepoint(path):
+                    done = self._job.savepoint(None if path is None else Path(path))
+                case Stop(drain, path):
+                    done = self._job.stop(None if path is None else Path(path), drain=drain)
+        except PenstockError as error:
+            self._reply(id_, Answer(False, str(error)))
+            return
+        done.add_done_callback(lambda result: self._reply(id_, _answer(result)))
+
+    def _reply(self, id_: RequestId, answer: Answer) -> None:
+        try:
+            self._control.reply(id_, answer)
+        except OSError as error:
+            logger.warning("a request to this job cannot be answered: %s", error)
+
+
+def _answer(result: Future[Completed]) -> Answer:
+    error = result.exception()
+    if error is not None:
+        return Answer(False, str(error))
+    completed = result.result()
+    return Answer(True, str(completed), completed.path)
