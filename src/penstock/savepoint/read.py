@@ -7,16 +7,15 @@ from itertools import groupby
 from pathlib import Path
 from zlib import crc32
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import CorruptStateError, StateDeclaredTwiceError
+from penstock.errors import CorruptStateError
 from penstock.savepoint.columns import value_column
 from penstock.state.evolution import Incompatible
 from penstock.state.key_groups import KeyGroupRange, routed_keys
-from penstock.state.migration import later_of, rewriter
+from penstock.state.migration import merged_registry, rewriter
 from penstock.state.savepoint_file import SavepointFile
 from penstock.state.table import MAP_STATE, TableInfo, registry_key, table_prefix
 
@@ -69,20 +68,10 @@ def verify_files(savepoint: Path, files: Iterable[SavepointFile]) -> None:
 
 
 def _registry(files: Sequence[SavepointFile], step: str) -> dict[str, TableInfo]:
-    """Return one registry for what several subtasks numbered and migrated each for itself."""
-    registry: dict[str, TableInfo] = {}
-    for file in sorted(files, key=lambda file: (file.subtask, file.table)):
-        known = registry.get(file.state)
-        if known is None:
-            taken = {info.table for info in registry.values()}
-            table = file.table if file.table not in taken else max(taken) + 1
-            registry[file.state] = msgspec.structs.replace(file.info, table=table)
-            continue
-        later = later_of(known, file.info)
-        if later is None:
-            raise StateDeclaredTwiceError(step, file.state, str(known), str(file.info))
-        registry[file.state] = msgspec.structs.replace(later, table=known.table)
-    return registry
+    by_subtask: dict[int, dict[str, TableInfo]] = {}
+    for file in files:
+        by_subtask.setdefault(file.subtask, {})[file.state] = file.info
+    return merged_registry([by_subtask[subtask] for subtask in sorted(by_subtask)], step)
 
 
 def _overlaps(file: SavepointFile, key_groups: KeyGroupRange) -> bool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
 from operator import itemgetter
 
-import msgspec
-
-from penstock.errors import StateDeclaredTwiceError
 from penstock.state.delta import Block, Entry, blocks_of_entries
 from penstock.state.key_groups import KeyGroupRange
+from penstock.state.migration import merged_registry, rewriters
 from penstock.state.table import (
     REGISTRY,
     TableInfo,
@@ -65,15 +63,16 @@ def gathered(
     """Merge whole states of one operator, keeping a range of key groups.
 
     Subtasks number their tables in the order they first declare states, which may differ: tables
-    are matched by the names in the registries.
+    are matched by the names in the registries. A state that only some of them had migrated comes
+    out in its newer type.
     """
     opened = [_split_registry(source) for source in sources]
-    registry = _merged_registry([known for known, _ in opened], where)
+    registry = merged_registry([known for known, _ in opened], where)
     for name in sorted(registry):
         yield registry_key(name), registry[name].encode()
     streams = []
     for known, entries in opened:
-        kept = _clipped(entries, key_groups)
+        kept = _rewritten(_clipped(entries, key_groups), rewriters(known, registry))
         moves = {info.table: registry[name].table for name, info in known.items()}
         streams.append(kept if _in_place(moves) else _moved(kept, moves))
     yield from merge(*streams, key=itemgetter(0))
@@ -95,22 +94,20 @@ def _split_registry(
     return known, entries
 
 
-def _merged_registry(registries: list[dict[str, TableInfo]], where: str) -> dict[str, TableInfo]:
-    merged: dict[str, TableInfo] = {}
-    for known in registries:
-        for name, info in sorted(known.items(), key=lambda item: item[1].table):
-            taken = {other.table for other in merged.values()}
-            table = info.table if info.table not in taken else max(taken) + 1
-            other = merged.setdefault(name, msgspec.structs.replace(info, table=table))
-            if (other.kind, other.type) != (info.kind, info.type):
-                raise StateDeclaredTwiceError(where, name, str(other), str(info))
-    return merged
-
-
 def _clipped(entries: Iterable[Entry], key_groups: KeyGroupRange) -> Iterator[Entry]:
     start = key_groups.start.to_bytes(2, "big")
     stop = key_groups.stop.to_bytes(2, "big")
     return (entry for entry in entries if start <= entry[0][2:4] < stop)
+
+
+def _rewritten(
+    entries: Iterator[Entry], rewrites: dict[bytes, Callable[[bytes], bytes]]
+) -> Iterator[Entry]:
+    if not rewrites:
+        return entries
+    return (
+        (key, rewrites[key[:2]](value) if key[:2] in rewrites else value) for key, value in entries
+    )
 
 
 def _in_place(moves: dict[int, int]) -> bool:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
 
+import msgspec
+
 from penstock.common.typeinfo import MapTypeInfo, TypeInformation
-from penstock.state.backends.base import StateStore
+from penstock.errors import StateDeclaredTwiceError
+from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.evolution import Incompatible, Migration, compatibility
 from penstock.state.serializers import serializer_for
-from penstock.state.table import MAP_STATE, NO_VALUE, TableInfo
+from penstock.state.table import MAP_STATE, NO_VALUE, TableInfo, table_prefix
 from penstock.state.type_text import parse
 
-__all__ = ["RewritingStore", "later_of", "rewriter"]
+__all__ = ["RewritingStore", "later_of", "merged_registry", "rewriter", "rewriters"]
 
 Rewrite = Callable[[bytes], bytes]
 
@@ -55,6 +58,43 @@ def later_of(first: TableInfo, second: TableInfo) -> TableInfo | None:
     ):
         return older
     return None
+
+
+def merged_registry(
+    registries: Iterable[Mapping[str, TableInfo]], step: str
+) -> dict[str, TableInfo]:
+    """Return one registry for what the subtasks of a step numbered and migrated each for itself.
+
+    Raises:
+        StateDeclaredTwiceError: if they disagree on what a state is.
+    """
+    merged: dict[str, TableInfo] = {}
+    for known in registries:
+        for name, info in sorted(known.items(), key=lambda item: item[1].table):
+            other = merged.get(name)
+            if other is None:
+                taken = {other.table for other in merged.values()}
+                table = info.table if info.table not in taken else max(taken) + 1
+                merged[name] = msgspec.structs.replace(info, table=table)
+                continue
+            later = later_of(other, info)
+            if later is None:
+                raise StateDeclaredTwiceError(step, name, str(other), str(info))
+            merged[name] = msgspec.structs.replace(later, table=other.table)
+    return merged
+
+
+def rewriters(
+    known: Mapping[str, TableInfo], merged: Mapping[str, TableInfo]
+) -> dict[bytes, Rewrite]:
+    """Return what brings a subtask's tables to the types of a merged registry, by table prefix."""
+    found = {}
+    for name, info in known.items():
+        rewrite = rewriter(info, merged[name])
+        assert not isinstance(rewrite, Incompatible)
+        if rewrite is not None:
+            found[table_prefix(info.table)] = rewrite
+    return found
 
 
 def _of_values(before: TypeInformation, now: TypeInformation, found: Migration) -> Rewrite:

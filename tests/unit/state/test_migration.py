@@ -24,7 +24,7 @@ from penstock.state.backends.memory import MemoryBackend
 from penstock.state.backends.registry import backend_named
 from penstock.state.delta import Delta
 from penstock.state.evolution import Incompatible
-from penstock.state.key_groups import key_group, routed_key
+from penstock.state.key_groups import KeyGroupRange, key_group, routed_key
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
 from penstock.state.migration import later_of, rewriter
@@ -290,3 +290,23 @@ def test_a_type_that_cannot_be_read_is_refused_and_not_guessed() -> None:
     found = rewriter(info("COMPLEX"), info("LONG"))
     assert isinstance(found, Incompatible)
     assert "COMPLEX" in found.reason
+
+
+def test_subtasks_gathered_into_one_agree_on_the_newer_type(tmp_path: Path) -> None:
+    before, after = Runs(tmp_path / "before"), Runs(tmp_path / "after")
+    keys = [f"k{number}" for number in range(40)]
+    groups = {key: key_group(KeyCodec(Types.STRING()).encode(key), 128) for key in keys}
+    low, high = ([k for k in keys if (groups[k] < 64) == is_low] for is_low in (True, False))
+    before.run(low, value(Types.INT()), lambda state: state.update(1))
+    after.run(high, value(Types.INT()), lambda state: state.update(2))
+    after.run(high[:1], value(Types.DOUBLE()), lambda state: state.value())
+    gathered = Runs(tmp_path / "gathered", "hashmap")
+    gathered.ref = gathered.backend.restore(
+        [(runs.backend, runs.place, runs.ref) for runs in (before, after)],
+        KeyGroupRange(0, 128),
+        gathered.place,
+        StagedName("b", 0, 0, 0, 0),
+    )
+    seen, delta = gathered.run([*low, *high], value(Types.DOUBLE()), lambda state: state.value())
+    assert repr(seen) == repr([1.0] * len(low) + [2.0] * len(high))
+    assert len(delta) == 0
