@@ -12,7 +12,7 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
+from penstock.job.submitter import R, W
 from penstock.task.messages import Acknowledgement, Instruction
 from penstock.testing.inline import InlineSubmitter, run_inline
 
@@ -42,7 +42,8 @@ class WatchedSubmitter:
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
         self.acknowledgements: list[list[Acknowledgement]] = []
-        self.folded: list[StateRef | None] = []
+        self.purposes: list[str] = []
+        """Of what was done with state between micro-batches, one per subtask."""
         self._inner: InlineSubmitter | None = None
 
     def watch(self, env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
@@ -68,13 +69,13 @@ class WatchedSubmitter:
         self.after(instruction)
         return acks
 
-    def fold(
-        self, stage: StageId, work: list[tuple[StatePlace, StateRef, StagedName]]
-    ) -> list[StateRef | None]:
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
         assert self._inner is not None
-        bases = self._inner.fold(stage, work)
-        self.folded += bases
-        return bases
+        made = self._inner.each(stage, purpose, function, work)
+        self.purposes += [purpose] * len(made)
+        return made
 
     def cancel(self) -> None:
         pass
@@ -83,8 +84,8 @@ class WatchedSubmitter:
         pass
 
     def _launch(self, plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
-        def submitter(_: Any, tasks: dict[StageId, bytes], backend: str) -> WatchedSubmitter:
-            self._inner = InlineSubmitter(tasks, backend)
+        def submitter(plan: Plan, name: str, tasks: dict[StageId, bytes]) -> WatchedSubmitter:
+            self._inner = InlineSubmitter(tasks)
             return self
 
         return launch(plan, configuration, batch_mode, submitter)

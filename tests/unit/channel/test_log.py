@@ -11,9 +11,11 @@ from penstock.channel.log import (
     ChannelLog,
     Entry,
     EntryKind,
+    barrier,
     entries_to_take,
 )
 from penstock.channel.segment import Segment, Slice
+from penstock.ids import CheckpointId
 
 
 def data(rows: int, size: int = 1) -> Entry:
@@ -45,11 +47,30 @@ def test_the_end_of_input_does_not_count_against_the_bound() -> None:
 def test_the_end_is_known_before_and_after_it_was_consumed() -> None:
     log = ChannelLog(UNBOUNDED)
     log.append(data(1))
-    assert (log.is_complete(), log.ends_within(1)) == (False, False)
+    assert (log.is_complete(), log.has_ended) == (False, False)
     log.append(END_OF_INPUT)
-    assert (log.is_complete(), log.ends_within(1), log.ends_within(2)) == (True, False, True)
+    assert (log.is_complete(), log.has_ended) == (True, False)
     assert log.consume(2) == [data(1), END_OF_INPUT]
-    assert (log.is_complete(), log.ends_within(0), log.pending()) == (True, True, ())
+    assert (log.is_complete(), log.has_ended, log.pending()) == (True, True, ())
+
+
+def test_barriers_come_behind_the_end_and_count_against_no_bound() -> None:
+    log = ChannelLog(Bounds(1, 1))
+    for entry in (END_OF_INPUT, barrier(CheckpointId(1)), barrier(CheckpointId(2))):
+        log.append(entry)
+    assert not log.is_full()
+    assert log.consume(1) == [END_OF_INPUT]
+    assert [e.checkpoint for e in log.pending()] == [1, 2]
+    assert log.has_ended
+
+
+def test_a_log_knows_the_bytes_that_wait_in_it() -> None:
+    log = ChannelLog(UNBOUNDED)
+    for entry in (data(1, size=10), barrier(CheckpointId(1)), data(1, size=5)):
+        log.append(entry)
+    assert log.size == 15
+    log.consume(2)
+    assert log.size == 5
 
 
 @pytest.mark.parametrize(

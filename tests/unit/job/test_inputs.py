@@ -1,7 +1,7 @@
 from penstock.channel.log import Bounds, ChannelLog, Entry, EntryKind
 from penstock.channel.segment import Segment, Slice
 from penstock.ids import ChannelId
-from penstock.job.inputs import ChannelInput
+from penstock.job.inputs import Barriers, ChannelInput, Taken
 
 CHANNEL = ChannelId(0)
 
@@ -14,14 +14,18 @@ def log_of_two_entries() -> ChannelLog:
     return log
 
 
-def test_a_forward_channel_is_taken_entry_by_entry_to_keep_order_across_subtasks() -> None:
-    taken = ChannelInput({CHANNEL: log_of_two_entries()}, 2, forward=[CHANNEL]).take(100)
+def take(given: ChannelInput) -> Taken:
+    taken = given.take(100, Barriers(), is_full=False)
     assert taken is not None
+    return taken
+
+
+def test_a_forward_channel_is_taken_entry_by_entry_to_keep_order_across_subtasks() -> None:
+    taken = take(ChannelInput({CHANNEL: log_of_two_entries()}, 2, forward=[CHANNEL]))
     assert taken.consumed == {CHANNEL: 1}
 
 
 def test_other_channels_and_single_subtasks_take_all_that_fits() -> None:
     for parallelism, forward in ((2, []), (1, [CHANNEL])):
-        taken = ChannelInput({CHANNEL: log_of_two_entries()}, parallelism, forward).take(100)
-        assert taken is not None
+        taken = take(ChannelInput({CHANNEL: log_of_two_entries()}, parallelism, forward))
         assert taken.consumed == {CHANNEL: 2}
