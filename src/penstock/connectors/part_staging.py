@@ -84,8 +84,10 @@ class PartFileWriter(SinkWriter):
         return stage_bytes(data, self._context)
 
     def abort(self) -> None:
-        for part in self._open.values():
-            part.file.close()
+        files = [part.file for part in self._open.values()]
+        self._open.clear()  # first: a writer that is dropped may still write
+        for file in files:
+            file.close()
         for number in range(self._count):
             self._path(number).unlink(missing_ok=True)
 

@@ -1,4 +1,7 @@
+import errno
+import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -8,11 +11,15 @@ import pytest
 from penstock.common import Types
 from penstock.common.serialization import Encoder
 from penstock.connectors.buckets import BucketAssigner
+from penstock.connectors.committer import Committer, CommitterContext
+from penstock.connectors.committing import CommitReport, commit_all
 from penstock.connectors.file_sink import FileSink, OutputFileConfig, RowFormatBuilder
 from penstock.connectors.java_time_pattern import compile_pattern, zone_of
-from penstock.connectors.rolling import Piece, RollingPolicy, roll
+from penstock.connectors.rolling import Piece, RollingPolicy, roll, roll_at_barrier
 from penstock.connectors.sink import PublisherContext, SinkPublisher, WriterContext
-from penstock.errors import LostStagedFileError
+from penstock.errors import CommitFailedError, LostStagedFileError
+
+STEP = Path("step")
 
 
 def into(directory: Path) -> RowFormatBuilder:
@@ -20,24 +27,42 @@ def into(directory: Path) -> RowFormatBuilder:
     return builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
 
 
-def staged(sink: FileSink, batch: int, subtask: int, values: list[Any]) -> bytes:
-    context = WriterContext(subtask, 2, Path("unused"), f"0-{batch}-0-{subtask}-0", Types.STRING())
-    writer = sink.writer(context)
-    writer.write_many(values)
+def staged(
+    sink: FileSink, batch: int, subtask: int, values: list[Any], type_info: Any = None
+) -> bytes:
+    name = f"a1-{batch}-0-{subtask}-0"
+    type_info = type_info or Types.STRING()
+    writer = sink.writer(WriterContext(subtask, 2, STEP, name, type_info, "job", "a1"))
+    for value in values:
+        writer.write(value)
     return writer.stage()
 
 
-def publisher_of(sink: FileSink) -> SinkPublisher:
-    return sink.publisher(PublisherContext(2, "files", Path("unused")))
+def publisher_of(sink: FileSink, restored: Sequence[bytes] = (), job: str = "job") -> SinkPublisher:
+    context = PublisherContext(2, "files", STEP, job, "a1", checkpointed=True, restored=restored)
+    return sink.publisher(context)
 
 
-def run(sink: FileSink, batches: list[list[list[str]]]) -> None:
+def committer_of(sink: FileSink, job: str = "job") -> Committer:
+    return sink.committer(CommitterContext(job, "a1", "files", STEP))
+
+
+def commit(sink: FileSink, committables: Sequence[bytes], job: str = "job") -> CommitReport:
+    committer = committer_of(sink, job)
+    return commit_all(committer, committables, retries=0, pause=lambda _: None, step="files")
+
+
+def run(sink: FileSink, batches: list[list[list[Any]]], type_info: Any = None) -> None:
     publisher = publisher_of(sink)
     for batch, subtasks in enumerate(batches):
         publisher.publish(
-            [staged(sink, batch, subtask, values) for subtask, values in enumerate(subtasks)]
+            [
+                staged(sink, batch, subtask, values, type_info)
+                for subtask, values in enumerate(subtasks)
+            ]
         )
-    publisher.finish()
+    commit(sink, publisher.at_barrier(1, roll_all=True)().committables)
+    committer_of(sink).sweep([])
     publisher.close()
 
 
@@ -94,20 +119,127 @@ def test_a_staged_file_that_is_gone_is_an_error_and_shows_nothing(tmp_path: Path
     sink = into(tmp_path).build()
     publisher = publisher_of(sink)
     publisher.publish([staged(sink, 1, 0, ["a"]), staged(sink, 1, 1, ["b"])])
-    next(tmp_path.glob(".staging-*/unused/0-1-0-1-0/0")).unlink()
+    (tmp_path / ".staging-job/step/a1/a1-1-0-1-0-0.piece").unlink()
+    pre_commit = publisher.at_barrier(1, roll_all=True)
     with pytest.raises(LostStagedFileError):
-        publisher.finish()
+        pre_commit()
+    with pytest.raises(LostStagedFileError):
+        publisher.at_barrier(2, roll_all=True)()
     assert not list(tmp_path.glob("part-*"))
 
 
-def test_typed_values_are_written_as_java_would(tmp_path: Path) -> None:
-    sink = into(tmp_path).build()
-    type_info = Types.TUPLE([Types.STRING(), Types.DOUBLE()])
-    writer = sink.writer(WriterContext(0, 1, Path("unused"), "name", type_info))
-    writer.write(("a", 1e10))
+def pending_part(sink: FileSink) -> bytes:
     publisher = publisher_of(sink)
-    publisher.publish([writer.stage()])
-    publisher.finish()
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    (committable,) = publisher.at_barrier(1, roll_all=True)().committables
+    return committable
+
+
+def test_a_part_that_is_gone_from_both_places_fails_the_commit(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    next(tmp_path.rglob("*.pending")).unlink()
+    with pytest.raises(CommitFailedError, match=r"LostPendingFileError.*/part-") as caught:
+        commit(sink, [committable])
+    assert (caught.value.kind, caught.value.count) == ("failed", 1)
+
+
+def test_a_pending_file_that_was_changed_is_not_shown(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    next(tmp_path.rglob("*.pending")).write_text("other")
+    with pytest.raises(CommitFailedError, match="needs 2 bytes; got 5"):
+        commit(sink, [committable])
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    pending = next(tmp_path.rglob("*.pending"))
+    taken = tmp_path / pending.name.removesuffix(".pending")
+    taken.write_text("precious")
+    with pytest.raises(CommitFailedError, match="OccupiedPathError"):
+        commit(sink, [committable])
+    assert taken.read_text() == "precious"
+    taken.unlink()
+    assert commit(sink, [committable]).committed == 1
+    assert taken.read_text() == "a\n"
+
+
+def test_one_bad_part_keeps_no_other_from_being_committed(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    lost, good = pending_part(sink), pending_part(into(tmp_path / "other").build())
+    next(tmp_path.glob(".staging-*/*/*/*.pending")).unlink()
+    with pytest.raises(CommitFailedError, match="1 commit failed"):
+        commit(sink, [lost, good])
+    assert len(list((tmp_path / "other").glob("part-*"))) == 1
+
+
+def test_a_disk_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    assert commit(sink, [committable]).committed == 1
+    assert commit(sink, [committable]).already_committed == 1
+    committer_of(sink).sweep([])
+    assert contents(tmp_path) == ["a\n"]
+
+
+def test_a_part_grows_across_checkpoints_until_it_is_rolled(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    for batch in range(3):
+        publisher.publish([staged(sink, batch, 0, [str(batch)])])
+        cut = publisher.at_barrier(batch, roll_all=False)()
+        assert (len(cut.committables), len(cut.state)) == (0, 1)
+    commit(sink, publisher.at_barrier(3, roll_all=True)().committables)
+    committer_of(sink).sweep([])
+    assert contents(tmp_path) == ["0\n1\n2\n"]
+
+
+def test_a_part_goes_on_after_a_restore(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"]), staged(sink, 1, 1, ["b"])])
+    state = publisher.at_barrier(1, roll_all=False)().state
+    restored = publisher_of(sink, state[::-1])
+    restored.publish([staged(sink, 2, 0, ["c"]), b""])
+    commit(sink, restored.at_barrier(2, roll_all=True)().committables)
+    committer_of(sink).sweep([])
+    assert contents(tmp_path) == ["a\nc\n", "b\n"]
+
+
+def test_a_restore_without_the_files_of_its_state_is_refused(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, roll_all=False)().state
+    commit(sink, publisher.at_barrier(2, roll_all=True)().committables)
+    with pytest.raises(LostStagedFileError):
+        publisher_of(sink, state)
+
+
+def test_the_files_of_another_jobs_checkpoint_stay_for_that_job(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, roll_all=False)().state
+    for job in ("job-2", "job-3"):
+        other = publisher_of(sink, state, job)
+        commit(sink, other.at_barrier(2, roll_all=True)().committables, job)
+        committer_of(sink, job).sweep([])
+    parts = [path.read_text() for path in tmp_path.glob("part-*")]
+    assert parts == ["a\n", "a\n"]
+    assert [path.name for path in tmp_path.glob(".staging-*")] == [".staging-job"]
+
+
+def test_typed_values_are_written_as_java_would(tmp_path: Path) -> None:
+    type_info = Types.TUPLE([Types.STRING(), Types.DOUBLE()])
+    run(into(tmp_path).build(), [[[("a", 1e10)]]], type_info)
     assert contents(tmp_path) == ["(a,1.0E10)\n"]
 
 
@@ -141,6 +273,23 @@ def test_parts_roll_when_they_are_old_or_idle() -> None:
     times = [[piece.time for piece in part] for part in roll(pieces, policy)]
     assert times == [[0.0, 5.0, 9.0], [10.0, 11.0], [16.5]]
     assert len(roll(pieces, RollingPolicy.on_checkpoint_rolling_policy())) == 1
+
+
+def test_a_barrier_ends_parts_that_are_large_old_or_idle() -> None:
+    pieces = [Piece(str(at), 10, at) for at in (0.0, 1.0)]
+
+    def open_at(now: float, policy: RollingPolicy, *, roll_all: bool = False) -> int:
+        return len(roll_at_barrier(pieces, policy, now, roll_all=roll_all)[1])
+
+    policy = RollingPolicy.default_rolling_policy(100, 10_000, 5_000)
+    assert open_at(5.9, policy) == 2
+    assert open_at(6.0, policy) == 0
+    assert open_at(2.0, RollingPolicy.default_rolling_policy(20, 10_000, 5_000)) == 0
+    assert open_at(9.9, RollingPolicy.default_rolling_policy(100, 10_000, 50_000)) == 2
+    assert open_at(10.0, RollingPolicy.default_rolling_policy(100, 10_000, 50_000)) == 0
+    assert open_at(1.0, policy, roll_all=True) == 0
+    assert open_at(1.0, RollingPolicy.on_checkpoint_rolling_policy()) == 0
+    assert roll_at_barrier([], policy, 0.0, roll_all=True) == ([], [])
 
 
 def test_senseless_limits_are_refused() -> None:

@@ -4,8 +4,13 @@ import pytest
 
 from penstock.common import Types
 from penstock.connectors.print_sink import PrintSink
-from penstock.connectors.sink import PublisherContext, WriterContext
+from penstock.connectors.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.errors import LostStagedFileError
+
+
+def publisher_of(sink: PrintSink, work_dir: Path, parallelism: int = 1) -> SinkPublisher:
+    context = PublisherContext(parallelism, "print", work_dir, "job", "a1", checkpointed=False)
+    return sink.publisher(context)
 
 
 def printed(
@@ -14,7 +19,7 @@ def printed(
     context = WriterContext(subtask, parallelism, work_dir, "name", Types.STRING())
     writer = sink.writer(context)
     writer.write(value)
-    sink.publisher(PublisherContext(parallelism, "print", work_dir)).publish([writer.stage()])
+    publisher_of(sink, work_dir, parallelism).publish([writer.stage()])
 
 
 @pytest.mark.parametrize(
@@ -47,10 +52,11 @@ def test_values_print_as_their_type_says(
     type_info = Types.TUPLE([Types.STRING(), Types.INT()])
     sink = PrintSink()
     writer = sink.writer(WriterContext(0, 1, tmp_path, "name", type_info))
-    writer.write_many([("a", 1), ("b", 2)])
+    writer.write(("a", 1))
+    writer.write(("b", 2))
     untyped = sink.writer(WriterContext(0, 1, tmp_path, "name"))
     untyped.write(("a", 1))
-    publisher = sink.publisher(PublisherContext(1, "print", tmp_path))
+    publisher = publisher_of(sink, tmp_path)
     publisher.publish([writer.stage(), untyped.stage()])
     assert capsys.readouterr().out == "(a,1)\n(b,2)\n('a', 1)\n"
 
@@ -69,4 +75,4 @@ def test_a_staged_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     staged = writer.stage()
     (tmp_path / "name").unlink()
     with pytest.raises(LostStagedFileError, match="needs 100001 bytes; got 0"):
-        sink.publisher(PublisherContext(1, "print", tmp_path)).publish([staged])
+        publisher_of(sink, tmp_path).publish([staged])

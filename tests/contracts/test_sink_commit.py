@@ -1,0 +1,269 @@
+"""What every sink with a committer promises: each record once, whoever dies when."""
+
+import contextlib
+import itertools
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.connectors.sink import SinkCut
+from tests.contracts.sink_world import TRANSACTIONAL, Attempt, Case, Killed, killed_at
+
+
+@pytest.fixture(params=TRANSACTIONAL, ids=lambda make: make.__name__)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path)
+
+
+def test_nothing_shows_before_its_commit(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["a"], ["b"])
+    cut = attempt.cut()
+    assert case.shown() == []
+    attempt.commit(cut.committables)
+    assert sorted(case.shown()) == ["a", "b"]
+    assert cut.state == []
+
+
+def test_committing_twice_is_committing_once(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["a"], ["b"])
+    committables = attempt.cut().committables
+    assert attempt.commit(committables).committed == len(committables)
+    assert attempt.commit(committables).already_committed == len(committables)
+    assert attempt.commit([*committables, *committables]).committed == 0
+    assert sorted(case.shown()) == ["a", "b"]
+
+
+def test_what_a_dead_attempt_pre_committed_is_committed_by_the_next(
+    case: Case, tmp_path: Path
+) -> None:
+    dead = Attempt(case, tmp_path)
+    dead.publish(["a"], ["b"])
+    committables = dead.cut().committables
+    dead.publish(["never"], ["seen"])
+    dead.cut(2)
+    alive = Attempt(case, tmp_path, "a2")
+    alive.commit(committables)
+    alive.committer().sweep(committables)
+    assert sorted(case.shown()) == ["a", "b"]
+    alive.commit(committables)
+    alive.publish(["c"], [])
+    alive.commit(alive.cut(3).committables)
+    alive.committer().sweep([])
+    assert sorted(case.shown()) == ["a", "b", "c"]
+    assert case.leftovers() == []
+
+
+def test_a_commit_removes_what_it_no_longer_needs(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["x" * 100_000], ["b"])
+    attempt.publish(["a"], ["b"])
+    attempt.commit(attempt.cut().committables)
+    kept = [path for path in case.leftovers() if path.is_file() and path.name != "delivered"]
+    assert kept == []
+
+
+def test_sweeping_spares_what_is_named(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["x" * 100_000], ["b"])
+    cut = attempt.cut(roll_all=False)
+    attempt.publish(["later"], [])
+    attempt.cut(2)
+    Attempt(case, tmp_path, "a2").committer().sweep([*cut.committables, *cut.state])
+    third = Attempt(case, tmp_path, "a3", cut.state)
+    third.commit(cut.committables)
+    third.commit(third.cut(3).committables)
+    assert sorted(case.shown()) == ["b", "x" * 100_000]
+
+
+def test_attempts_and_subtasks_never_collide(case: Case, tmp_path: Path) -> None:
+    attempts = [Attempt(case, tmp_path, name) for name in ("a1", "a2")]
+    for attempt in attempts:
+        attempt.publish(["x"], ["x"])
+    cuts = [attempt.cut() for attempt in attempts]
+    for attempt, cut in zip(attempts, cuts, strict=True):
+        attempt.commit(cut.committables)
+    assert case.shown() == ["x"] * 4
+
+
+def test_values_of_a_subtask_keep_their_order(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    numbers = iter(range(1000))
+    for checkpoint in range(1, 5):
+        for _ in range(3):
+            attempt.publish([str(next(numbers)) for _ in range(4)], [])
+        attempt.commit(attempt.cut(checkpoint, roll_all=checkpoint == 4).committables)
+    assert case.shown() == [str(number) for number in range(48)]
+
+
+def test_a_commit_that_died_anywhere_is_completed_by_the_next(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected: list[str] = []
+    for operation in itertools.count():
+        attempt = Attempt(case, tmp_path, f"a{operation}")
+        texts = [f"{operation} {'x' * 70_000}", f"{operation} b"]
+        attempt.publish(texts[:1], [])
+        attempt.publish(texts[1:], [])
+        expected += texts
+        committables = attempt.cut().committables
+        with killed_at(operation, monkeypatch) as done, contextlib.suppress(Killed):
+            attempt.commit(committables)
+        attempt.commit(committables)
+        assert sorted(case.shown()) == sorted(expected)
+        attempt.committer().sweep([])
+        assert case.leftovers() == []
+        if len(done) <= operation:
+            break
+    assert operation > 2
+
+
+def test_a_pre_commit_that_failed_anywhere_is_made_up_for_by_the_next(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected: list[str] = []
+    for operation in itertools.count():
+        attempt = Attempt(case, tmp_path, f"a{operation}")
+        texts = [f"{operation} {'x' * 70_000}", f"{operation} b"]
+        attempt.publish(texts, [])
+        got: list[bytes] = []
+        with killed_at(operation, monkeypatch, OSError) as done:
+            pre_commit = attempt.publisher.at_barrier(1, roll_all=False)
+            with contextlib.suppress(OSError):
+                got += pre_commit().committables
+        attempt.publish([f"{operation} c"], [])
+        got += attempt.cut(2).committables
+        expected += [*texts, f"{operation} c"]
+        attempt.commit(got)
+        assert sorted(case.shown()) == sorted(expected)
+        if len(done) <= operation:
+            break
+    assert operation > 2
+
+
+def test_a_pre_commit_that_never_ran_is_made_up_for_by_the_next(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["a"], [])
+    attempt.publisher.at_barrier(1, roll_all=True)
+    attempt.publish(["b"], [])
+    attempt.publisher.at_barrier(2, roll_all=True)
+    attempt.commit(attempt.cut(3).committables)
+    assert sorted(case.shown()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("survivor", [1, 2])
+def test_pre_commits_in_the_wrong_order_leave_both_cuts_whole(
+    case: Case, tmp_path: Path, survivor: int
+) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["a"], [])
+    first = attempt.publisher.at_barrier(1, roll_all=True)
+    attempt.publish(["b"], [])
+    second = attempt.publisher.at_barrier(2, roll_all=True)
+    cuts = {2: second(), 1: first()}
+    attempt.commit(cuts[survivor].committables)
+    assert sorted(case.shown()) == ["a", "b"][:survivor]
+    attempt.commit(cuts[1].committables)
+    attempt.commit(cuts[2].committables)
+    assert sorted(case.shown()) == ["a", "b"]
+
+
+def test_a_cut_holds_what_was_published_before_it_and_no_more(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.publish(["a"], [])
+    pre_commit = attempt.publisher.at_barrier(1, roll_all=True)
+    attempt.publish(["b"], [])
+    attempt.commit(pre_commit().committables)
+    assert case.shown() == ["a"]
+
+
+@dataclass
+class Checkpoint:
+    """What a completed checkpoint holds: the source's position, and the sink's part of it."""
+
+    position: int = 0
+    committables: list[bytes] = field(default_factory=list)
+    state: list[bytes] = field(default_factory=list)
+
+
+class Engine:
+    """Runs attempts over an endless source of numbers, as the real one would."""
+
+    def __init__(self, case: Case, directory: Path) -> None:
+        self._case = case
+        self._directory = directory
+        self._attempts = itertools.count(1)
+        self._checkpoints = itertools.count(1)
+        self._completed = Checkpoint()
+        self._committed = 0
+        self._start(2)
+
+    def _start(self, parallelism: int) -> None:
+        restored = self._completed
+        name = f"a{next(self._attempts)}"
+        self._parallelism = parallelism
+        self._position = restored.position
+        self._attempt = Attempt(self._case, self._directory, name, restored.state, parallelism)
+        self._attempt.commit(restored.committables)
+        self._committed = restored.position
+        self._attempt.committer().sweep([*restored.committables, *restored.state])
+        self._owed: list[bytes] = []
+        self._unfinished: SinkCut | None = None
+
+    def micro_batch(self) -> None:
+        texts = [str(self._position + n) for n in range(self._parallelism)]
+        self._attempt.publish(*([text] for text in texts))
+        self._position += len(texts)
+
+    def checkpoint(self, *, completes: bool, commits: bool, roll_all: bool = False) -> None:
+        cut = self._attempt.cut(next(self._checkpoints), roll_all=roll_all)
+        self._owed += cut.committables
+        if not completes:
+            return
+        self._completed = Checkpoint(self._position, list(self._owed), cut.state)
+        if commits:
+            self._attempt.commit(self._owed)
+            self._owed = []
+
+    def crash(self, parallelism: int) -> None:
+        self._start(parallelism)
+
+    def finish(self) -> list[str]:
+        self.checkpoint(completes=True, commits=True, roll_all=True)
+        self._attempt.committer().sweep([])
+        return [str(number) for number in range(self._position)]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("micro_batch", {})),
+        st.tuples(
+            st.just("checkpoint"),
+            st.fixed_dictionaries(
+                {"completes": st.booleans(), "commits": st.booleans(), "roll_all": st.booleans()}
+            ),
+        ),
+        st.tuples(st.just("crash"), st.fixed_dictionaries({"parallelism": st.integers(1, 3)})),
+    ),
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("make", TRANSACTIONAL, ids=lambda make: make.__name__)
+@settings(max_examples=15, deadline=None)
+@given(steps=STEPS)
+def test_each_record_shows_once_through_crashes_and_aborts(make: Any, steps: Any) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        case = make(Path(directory))
+        engine = Engine(case, Path(directory))
+        for step, arguments in steps:
+            getattr(engine, step)(**arguments)
+        expected = engine.finish()
+        assert sorted(case.shown(), key=int) == expected
+        assert case.leftovers() == []

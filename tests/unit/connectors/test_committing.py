@@ -1,0 +1,128 @@
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from penstock.connectors.committer import CommitRequest, Committer
+from penstock.connectors.committing import CommitReport, commit_all, seconds_before_retry
+from penstock.errors import CommitFailedError
+
+
+class Scripted(Committer):
+    """Does with each request what is written for its committable; else commits it."""
+
+    def __init__(self, script: dict[bytes, Callable[[CommitRequest], None]]) -> None:
+        self._script = script
+        self.asked: list[list[bytes]] = []
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        self.asked.append([request.get_committable() for request in requests])
+        for request in requests:
+            act = self._script.get(request.get_committable())
+            if act is not None:
+                act(request)
+
+
+def run(committer: Committer, *committables: bytes, retries: int = 3) -> CommitReport:
+    return commit_all(
+        committer, committables, retries=retries, pause=lambda retry: None, step="files"
+    )
+
+
+def test_a_request_without_a_signal_is_committed() -> None:
+    committer = Scripted({b"old": CommitRequest.signal_already_committed})
+    assert run(committer, b"a", b"old", b"b") == CommitReport(2, 1, 0)
+    assert committer.asked == [[b"a", b"old", b"b"]]
+
+
+def test_without_committables_nobody_is_asked() -> None:
+    committer = Scripted({})
+    assert run(committer) == CommitReport()
+    assert committer.asked == []
+
+
+def test_only_what_asked_for_a_retry_is_asked_for_again() -> None:
+    def in_the_end(request: CommitRequest) -> None:
+        if request.get_number_of_retries() < 2:
+            request.retry_later()
+
+    committer = Scripted({b"late": in_the_end})
+    pauses: list[int] = []
+    report = commit_all(committer, [b"a", b"late"], retries=2, pause=pauses.append, step="files")
+    assert report == CommitReport(2, 0, 2)
+    assert pauses == [1, 2]
+    assert committer.asked == [[b"a", b"late"], [b"late"], [b"late"]]
+
+
+def test_an_update_takes_the_place_of_the_committable() -> None:
+    committer = Scripted({b"a": lambda request: request.update_and_retry_later(b"a2")})
+    assert run(committer, b"a") == CommitReport(1, 0, 1)
+    assert committer.asked == [[b"a"], [b"a2"]]
+
+
+def test_who_never_stops_asking_for_a_retry_fails() -> None:
+    committer = Scripted({b"a": CommitRequest.retry_later})
+    with pytest.raises(CommitFailedError, match="after 3 retries") as caught:
+        run(committer, b"a", b"b")
+    assert (caught.value.kind, caught.value.count) == ("failed", 1)
+    assert len(committer.asked) == 4
+
+
+def test_a_known_failure_is_not_dropped() -> None:
+    error = ValueError("no such table")
+    committer = Scripted({b"a": lambda r: r.signal_failed_with_known_reason(error)})
+    with pytest.raises(CommitFailedError, match="ValueError: no such table") as caught:
+        run(committer, b"a", b"b")
+    assert (caught.value.step, caught.value.kind, caught.value.count) == ("files", "failed", 1)
+    assert caught.value.__cause__ is error
+
+
+def test_a_failure_is_told_at_once_even_if_others_want_a_retry() -> None:
+    committer = Scripted(
+        {
+            b"a": CommitRequest.retry_later,
+            b"b": lambda r: r.signal_failed_with_unknown_reason(OSError("timeout")),
+        }
+    )
+    with pytest.raises(CommitFailedError, match="nobody knows") as caught:
+        run(committer, b"a", b"b")
+    assert (caught.value.kind, caught.value.count) == ("unknown", 1)
+    assert len(committer.asked) == 1
+
+
+class Raising(Committer):
+    def __init__(self, *signalled: int) -> None:
+        self._signalled = signalled
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        for position in self._signalled:
+            requests[position].signal_already_committed()
+        raise ConnectionError
+
+
+def test_an_exception_leaves_open_what_had_no_signal() -> None:
+    with pytest.raises(CommitFailedError, match="ConnectionError") as caught:
+        run(Raising(0), b"a", b"b", b"c")
+    assert (caught.value.kind, caught.value.count) == ("unknown", 2)
+
+
+def test_an_exception_is_told_even_if_all_had_a_signal() -> None:
+    with pytest.raises(CommitFailedError) as caught:
+        run(Raising(0, 1), b"a", b"b")
+    assert caught.value.kind == "unknown"
+
+
+def test_a_retry_that_fails_tells_the_new_reason() -> None:
+    def worse(request: CommitRequest) -> None:
+        if request.get_number_of_retries():
+            request.signal_failed_with_known_reason(ValueError("gone"))
+        else:
+            request.retry_later()
+
+    with pytest.raises(CommitFailedError, match="gone"):
+        run(Scripted({b"a": worse}), b"a")
+
+
+def test_pauses_grow_and_stay_bearable() -> None:
+    pauses = [seconds_before_retry(retry) for retry in range(1, 100)]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[1], pauses[-1]) == (0.1, 0.2, 10.0)
