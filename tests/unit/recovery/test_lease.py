@@ -207,6 +207,15 @@ def test_a_driver_in_office_takes_its_lease_back_from_one_that_woke_up(job: JobD
     lease.release()
 
 
+def test_a_release_leaves_the_lease_of_the_driver_that_took_over(job: JobDir) -> None:
+    lease = Lease(job, 60)
+    lease.take("a9")
+    successor = owner(attempt="a10")
+    job.storage.replace("driver.json", msgspec.json.encode(successor))
+    lease.release()
+    assert read_owner(job) == successor
+
+
 def test_a_process_is_told_by_its_start() -> None:
     mine = start_of(os.getpid())
     assert mine is not None
