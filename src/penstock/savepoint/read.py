@@ -104,7 +104,7 @@ def _entries(
     assert not isinstance(rewrite, Incompatible)
     prefix = table_prefix(info.table)
     with pq.ParquetFile(path, memory_map=True) as parquet:
-        for group in _row_groups(parquet, key_groups):
+        for group in row_groups_of(parquet, key_groups):
             table = _clipped(parquet.read_row_group(group, columns=names), key_groups)
             if not table.num_rows:
                 continue
@@ -113,7 +113,8 @@ def _entries(
             yield from zip(keys, values, strict=True)
 
 
-def _row_groups(parquet: pq.ParquetFile, key_groups: KeyGroupRange) -> Iterator[int]:
+def row_groups_of(parquet: pq.ParquetFile, key_groups: KeyGroupRange) -> Iterator[int]:
+    """Iterate over the row groups that may hold some of the key groups."""
     column = parquet.schema_arrow.get_field_index("key_group")
     for group in range(parquet.metadata.num_row_groups):
         known = parquet.metadata.row_group(group).column(column).statistics
