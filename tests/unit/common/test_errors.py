@@ -9,6 +9,11 @@ from penstock.errors import Called, PenstockError, TypeMismatchError, UserFuncti
 
 EXAMPLES: dict[str, tuple[object, ...]] = {
     "AmbiguousJobError": ("/jobs", "count", ("count-1", "count-2")),
+    "BadCheckpointError": (7, "why", 6),
+    "CheckpointFailedError": (7, "why"),
+    "NonRestoredStateError": ("/savepoint", ("'count' (uid 1)",)),
+    "RestoreMismatchError": ("step", "/savepoint", "why"),
+    "TooManyFailedCheckpointsError": (2, 7, "why"),
     "CorruptJournalError": ("/jobs/count/journal/000000000001", "why"),
     "CorruptMetadataError": ("/a", "why"),
     "FencedError": ("count", "a1", "a2"),
