@@ -102,8 +102,15 @@ class ChannelLog:
         return self._ended
 
     def is_full(self) -> bool:
-        """Whether the producer must not start another micro-batch; only data counts."""
-        return self._rows >= self._bounds.max_records or self._bytes >= self._bounds.max_bytes
+        """Whether the producer must not start another micro-batch; only data counts.
+
+        Two micro-batches of the consumer keep it busy. More would not make it faster, and every
+        barrier would have to wait behind them.
+        """
+        most = self._bounds.max_records
+        if self.wanted is not None:
+            most = min(most, 2 * self.wanted)
+        return self._rows >= most or self._bytes >= self._bounds.max_bytes
 
     def is_complete(self) -> bool:
         """Whether the producer will append no more data."""

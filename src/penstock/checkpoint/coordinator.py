@@ -33,7 +33,7 @@ from penstock.checkpoint.settings import CheckpointSettings
 from penstock.checkpoint.store import CheckpointStore, Completed
 from penstock.checkpoint.story import Story, StoryEvent
 from penstock.crash_points import CrashPoint, reach
-from penstock.errors import CheckpointFailedError, PenstockError, TooManyFailedCheckpointsError
+from penstock.errors import CheckpointFailedError, TooManyFailedCheckpointsError
 from penstock.ids import CheckpointId, StageId
 from penstock.task.messages import Notice, NoticeKind
 
@@ -410,10 +410,6 @@ class Coordinator:
         self._files.release(_holder(cut))
         name = self._stages[cut.stage].name
         logger.debug("checkpoint %d failed in %s", cut.checkpoint, name, exc_info=error)
-        if isinstance(error, SinkCutFailed):
-            # What the sink took over at this cut is in no checkpoint: only going back helps.
-            self._job.fail(error.error)
-            return
         pending = self._pending.get(cut.checkpoint)
         if pending is not None:
             self._abort(pending, AbortReason.ASYNC_FAILED, f"{name}: {error}")
@@ -509,14 +505,6 @@ class Coordinator:
         with self._notices_lock:
             for notices in self._notices.values():
                 notices.append(Notice(kind, checkpoint))
-
-
-class SinkCutFailed(PenstockError):
-    """A sink could not prepare what it took over at a barrier; wraps the reason."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 def replace_sink(operator: OperatorSnapshot, sink: SinkState) -> OperatorSnapshot:

@@ -530,6 +530,11 @@ class JobRun:
                 ours = directory in (self._parts.work_dir, self._parts.local_dir)
                 if directory.name.startswith("penstock-") and not ours:
                     shutil.rmtree(directory, ignore_errors=True)
+        kept = {c.checkpoint for c in state.completed}
+        for checkpoint in self._dir.checkpoints_on_disk():
+            if checkpoint not in kept:
+                # Never won the journal, or was discarded there by a driver that then died.
+                self._dir.storage.delete_tree(self._dir.chk(checkpoint).name)
         retained = self._retained()
         if retained is not None and self._dir.shared.is_dir():
             keep = {

@@ -120,6 +120,7 @@ class StateRestorer:
                 states,
                 snapshot.path if old.savepoint else None,
                 old.savepoint,
+                head.name,
             )
             for i, place in enumerate(places)
         ]

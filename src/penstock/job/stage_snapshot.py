@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.coordinator import SinkCutFailed
 from penstock.checkpoint.metadata import (
     CommittableState,
     OperatorSnapshot,
@@ -112,7 +111,7 @@ class StageSnapshots:
 
         def persist() -> StageSnapshot:
             begun = time.perf_counter()
-            prepared = _pre_commit(sinks)
+            prepared = {node: pre_commit() for node, pre_commit in sinks.items()}
             exported: list[SavepointFile] = []
             if savepoint is not None:
                 exported = self._state.export(frozen, savepoint, self._key_type)
@@ -188,13 +187,6 @@ class StageSnapshots:
             )
             for i in range(self._stage.parallelism)
         ]
-
-
-def _pre_commit(sinks: Mapping[int, Callable[[], SinkCut]]) -> dict[int, SinkCut]:
-    try:
-        return {node: pre_commit() for node, pre_commit in sinks.items()}
-    except Exception as error:
-        raise SinkCutFailed(error) from error
 
 
 def _size(ref: StateRef) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.crash_points import CrashPoint, reach
 from penstock.graph.plan import Stage
 from penstock.ids import AttemptId
 from penstock.job import state_jobs
@@ -16,6 +17,7 @@ from penstock.job.settings import JobSettings
 from penstock.job.state_jobs import ExportWork, FoldWork
 from penstock.job.submitter import Submitter
 from penstock.savepoint.layout import SavedOperator
+from penstock.savepoint.read import verify_files
 from penstock.savepoint.write import keep_files
 from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
@@ -193,7 +195,10 @@ class StageState:
             for i, ref in enumerate(frozen.keyed)
         ]
         parts = self._submitter.each(self._stage.id, "export", state_jobs.export, work)
-        return keep_files(target, (file for part in parts for file in part))
+        files = keep_files(target, (file for part in parts for file in part))
+        verify_files(target, files)
+        reach(CrashPoint.SAVEPOINT_WRITTEN)
+        return files
 
     def start_folding(self, batch: int) -> None:
         """Fold deltas into new bases, in the background, if there are many."""

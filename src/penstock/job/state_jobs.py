@@ -74,6 +74,7 @@ class RestoreWork:
     old: Sequence[OldState] = ()
     savepoint: Path | None = None
     files: Sequence[SavepointFile] = ()
+    step: str = ""
 
 
 def restore(work: RestoreWork, task_attempt: int) -> StateRef:
@@ -81,7 +82,7 @@ def restore(work: RestoreWork, task_attempt: int) -> StateRef:
     backend = backend_named(work.backend)
     name = replace(work.name, task_attempt=task_attempt)
     if work.savepoint is not None:
-        entries = entries_of(work.savepoint, work.files, work.key_groups)
+        entries = entries_of(work.savepoint, work.files, work.key_groups, work.step)
         return backend.load(entries, work.place, name)
     sources = [(backend_named(old.backend), old.place, old.ref) for old in work.old]
     return backend.restore(sources, work.key_groups, work.place, name)

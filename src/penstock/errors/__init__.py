@@ -1,0 +1,121 @@
+"""Every error penstock raises on purpose.
+
+Errors cross processes, so each one hands its facts to ``Exception.args`` in the order of
+its constructor (which is what makes it pickle) and builds its text only when asked.
+"""
+
+from penstock.errors.base import (
+    Called,
+    PenstockError,
+)
+from penstock.errors.checkpoints import (
+    BadCheckpointError,
+    CheckpointFailedError,
+    CorruptMetadataError,
+    NonRestoredStateError,
+    NotASavepointError,
+    RestoreMismatchError,
+    TooManyFailedCheckpointsError,
+)
+from penstock.errors.configuration import (
+    ConfigurationError,
+    ConfigurationFileError,
+    OptionValueError,
+    RuntimeSetupError,
+    UnknownOptionError,
+)
+from penstock.errors.connectors import (
+    ChangedFileError,
+    CommitFailedError,
+    ConnectorError,
+    CorruptIngestionLogError,
+    LockedIngestionLogError,
+    LostPendingFileError,
+    LostReceiverError,
+    LostStagedFileError,
+    MissingPathError,
+    OccupiedPathError,
+    SocketConnectionError,
+    TextDecodingError,
+    UnwritablePathError,
+)
+from penstock.errors.job import (
+    CorruptSegmentError,
+    DuplicateUidError,
+    InvalidJobError,
+    JobCancelledError,
+    MicroBatchFailedError,
+    StepError,
+    TypeMismatchError,
+    UnserializableFunctionError,
+    UserFunctionError,
+)
+from penstock.errors.recovery import (
+    AmbiguousJobError,
+    CorruptJournalError,
+    FencedError,
+    JobAlreadyRunningError,
+    UnknownJobError,
+)
+from penstock.errors.state import (
+    CorruptStateError,
+    OperatorStateTooLargeError,
+    OperatorStateTypeMismatchError,
+    StateDeclaredTwiceError,
+    StateTooLargeError,
+    StateTypeChangedError,
+    StateTypeMismatchError,
+    UnstableKeyError,
+)
+
+__all__ = [
+    "AmbiguousJobError",
+    "BadCheckpointError",
+    "Called",
+    "ChangedFileError",
+    "CheckpointFailedError",
+    "CommitFailedError",
+    "ConfigurationError",
+    "ConfigurationFileError",
+    "ConnectorError",
+    "CorruptIngestionLogError",
+    "CorruptJournalError",
+    "CorruptMetadataError",
+    "CorruptSegmentError",
+    "CorruptStateError",
+    "DuplicateUidError",
+    "FencedError",
+    "InvalidJobError",
+    "JobAlreadyRunningError",
+    "JobCancelledError",
+    "LockedIngestionLogError",
+    "LostPendingFileError",
+    "LostReceiverError",
+    "LostStagedFileError",
+    "MicroBatchFailedError",
+    "MissingPathError",
+    "NonRestoredStateError",
+    "NotASavepointError",
+    "OccupiedPathError",
+    "OperatorStateTooLargeError",
+    "OperatorStateTypeMismatchError",
+    "OptionValueError",
+    "PenstockError",
+    "RestoreMismatchError",
+    "RuntimeSetupError",
+    "SocketConnectionError",
+    "StateDeclaredTwiceError",
+    "StateTooLargeError",
+    "StateTypeChangedError",
+    "StateTypeMismatchError",
+    "StepError",
+    "TextDecodingError",
+    "TooManyFailedCheckpointsError",
+    "TypeMismatchError",
+    "UnknownJobError",
+    "UnknownOptionError",
+    "UnserializableFunctionError",
+    "UnstableKeyError",
+    "UnwritablePathError",
+    "UserFunctionError",
+]
