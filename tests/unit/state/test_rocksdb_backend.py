@@ -107,7 +107,7 @@ def test_a_second_snapshot_sends_only_what_is_new(
 
 
 def test_a_full_snapshot_shares_nothing(place: StatePlace) -> None:
-    full = RocksDbBackend(incremental=False)
+    full = RocksDbBackend(durable=True, incremental=False)
     first, _ = checkpoint(full, place, publish(full, place, StateRef(0), many(b"1")), 100)
     second, _ = checkpoint(full, place, publish(full, place, first, {ONE: b"x"}), 101)
     assert not set(first.files) & set(second.files)

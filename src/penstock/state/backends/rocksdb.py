@@ -91,7 +91,8 @@ class RocksDbBackend(ChangelogBackend):
                 tree.snapshot(path / _SNAPSHOT)
             finally:
                 tree.close()
-            return StateRef(0, tables=send_tables(path / _SNAPSHOT, place, 0, name))
+            snapshot = path / _SNAPSHOT
+            return StateRef(0, tables=send_tables(snapshot, place, 0, name, durable=self._durable))
         finally:
             discard(path)
 
@@ -174,7 +175,7 @@ class RocksDbBackend(ChangelogBackend):
 
     def _send(self, snapshot: Path, place: StatePlace, ref: StateRef, name: StagedName) -> StateRef:
         known = ref.tables.files if self._incremental and ref.tables is not None else ()
-        tables = send_tables(snapshot, place, ref.version, name, known)
+        tables = send_tables(snapshot, place, ref.version, name, known, durable=self._durable)
         return StateRef(ref.version, tables=tables)
 
 

@@ -8,6 +8,7 @@ for it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
@@ -34,6 +35,8 @@ def send_tables(
     version: int,
     name: StagedName,
     known: Iterable[FileRef] = (),
+    *,
+    durable: bool,
 ) -> TableFiles:
     """Copy a snapshot's files into the shared directory, except the tables that are ``known``.
 
@@ -53,6 +56,9 @@ def send_tables(
             shared = file_name(version, name, f"{_MARK}{own}")
             with path.open("rb") as source, (place.shared_dir / shared).open("xb") as target:
                 size, crc = _copy(source, target)
+                if durable:
+                    target.flush()
+                    os.fsync(target.fileno())
             file = FileRef(shared, version, size, crc)
         files.append(file)
     return TableFiles(version, tuple(files))
