@@ -51,6 +51,14 @@ class JobSide(Protocol):
         """End the attempt."""
         ...
 
+    def completed(self, completed: Completed, operators: list[OperatorSnapshot]) -> None:
+        """A checkpoint or savepoint is complete."""
+        ...
+
+    def discarded(self, checkpoints: list[CheckpointId]) -> None:
+        """Checkpoints are gone."""
+        ...
+
     def end(self, stopped_at: Completed | None) -> None:
         """The last checkpoint is complete and committed: the job is over."""
         ...
@@ -429,6 +437,7 @@ class Coordinator:
         self._last_end = time.time()
         self._failures.completed()
         reach(CrashPoint.COORDINATOR_COMPLETED)
+        self._job.completed(completed, operators)
         pending.story.tell(StoryEvent.COMPLETED, None, completed.path)
         commits = not pending.is_savepoint or pending.ends_the_job
         if commits:
@@ -468,8 +477,10 @@ class Coordinator:
         for stage in pending.acknowledged:
             self._files.release(f"chk-{pending.id}-{stage}")
         if not pending.is_savepoint:
-            for gone in self._store.retain(completed):
-                self._files.release(f"chk-{gone}")
+            gone = self._store.retain()
+            for checkpoint in gone:
+                self._files.release(f"chk-{checkpoint}")
+            self._job.discarded(gone)
             reach(CrashPoint.COORDINATOR_SUBSUMED)
 
     def _abort(self, pending: PendingCheckpoint, reason: AbortReason, what: str) -> None:

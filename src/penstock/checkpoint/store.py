@@ -154,7 +154,7 @@ class CheckpointStore:
             if not completed.is_savepoint:
                 self._retained.append(completed.checkpoint)
 
-    def retain(self, completed: Completed) -> list[CheckpointId]:
+    def retain(self) -> list[CheckpointId]:
         """Delete the metadata of checkpoints beyond the retained number; return their ids."""
         with self._lock:
             gone = self._retained[: -self._retained_number]

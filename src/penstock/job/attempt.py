@@ -13,7 +13,7 @@ from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
 from penstock.checkpoint.commits import CommitLane
 from penstock.checkpoint.coordinator import Coordinator, StageFacts
 from penstock.checkpoint.file_keeper import FileKeeper
-from penstock.checkpoint.metadata import CommittableState
+from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot
 from penstock.checkpoint.settings import CheckpointSettings, Guarantee
 from penstock.checkpoint.store import CheckpointStore, Completed
 from penstock.connectors.committer import Committer, CommitterContext
@@ -27,6 +27,7 @@ from penstock.graph.transformation import Exchange, OperatorKind
 from penstock.ids import CheckpointId, StageId
 from penstock.job.board import Board
 from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
+from penstock.job.positions import RetainedPositions
 from penstock.job.progress import Progress
 from penstock.job.report import MicroBatchReport
 from penstock.job.restore import RestoredJob
@@ -54,6 +55,8 @@ class AttemptParts:
     restored: RestoredJob
     restored_from: CheckpointId
     """0 if it begins with nothing."""
+    positions: RetainedPositions
+    on_completed: Callable[[Completed], None]
     held_by_sinks: Callable[[], Mapping[str, list[bytes]] | None]
     """What sinks staged and some snapshot of this job needs, by uid; None if that is unknown."""
     report: Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
@@ -141,6 +144,19 @@ class Attempt:
         """End the attempt because of an error."""
         self._board.fail(error)
         self._parts.submitter.cancel()
+
+    def completed(self, completed: Completed, operators: list[OperatorSnapshot]) -> None:
+        """Remember where sources stand in a snapshot that is kept now."""
+        self._parts.positions.keep(completed.checkpoint, operators)
+        self._parts.on_completed(completed)
+
+    def discarded(self, checkpoints: list[CheckpointId]) -> None:
+        """Let sources forget what no snapshot needs any more."""
+        self._parts.positions.forget(checkpoints)
+        for stage in self._plan.stages:
+            given = self._inputs[stage.id]
+            if isinstance(given, SourceInput):
+                given.release(self._parts.positions.lowest(stage.head.uid))
 
     def end(self, stopped_at: Completed | None) -> None:
         """End all loops: the job is over."""

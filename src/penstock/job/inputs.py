@@ -98,10 +98,12 @@ class SourceInput(StageInput):
         self._before_take = before_take
         self._has_ended = False
         self._is_quiet = False
+        self._unneeded: Mapping[str, int] | None = None
 
     def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
         """Send a barrier that is due, else ask the source for ranges."""
         self._is_quiet = barriers.quiet
+        self._release()
         if barriers.draining and not self._has_ended:
             self._has_ended = True
             return Taken(self._no_work(), True)
@@ -131,8 +133,13 @@ class SourceInput(StageInput):
         return self._enumerator.finished()
 
     def release(self, positions: Mapping[str, int]) -> None:
-        """Tell the source what no checkpoint needs any more."""
-        self._enumerator.release(positions)
+        """Learn below what nothing will be asked for again; told to the source by its loop."""
+        self._unneeded = positions
+
+    def _release(self) -> None:
+        unneeded, self._unneeded = self._unneeded, None
+        if unneeded:
+            self._enumerator.release(unneeded)
 
     def published(self, taken: Taken, records: int) -> list[tuple[ChannelId, Entry]]:
         """Tell the source how many records its ranges held."""

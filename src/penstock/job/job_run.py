@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 import traceback
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -25,12 +26,10 @@ from pathlib import Path
 from penstock.checkpoint.decider import RequestKind
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.history import ExceptionRecord, History, Recovery
-from penstock.checkpoint.job_dir import JobDir, JobFacts, PlannedStep
+from penstock.checkpoint.job_dir import METADATA, JobDir, JobFacts, PlannedStep
 from penstock.checkpoint.journal import AttemptStarted, EndStatus, JobEnded, Journal, JournalState
-from penstock.checkpoint.metadata import CheckpointMetadata, files_of
 from penstock.checkpoint.metadata_codec import decode_metadata
-from penstock.checkpoint.settings import CheckpointSettings, Retention
-from penstock.checkpoint.shared_files import sweep
+from penstock.checkpoint.settings import CheckpointSettings, ClaimMode, Retention
 from penstock.checkpoint.store import CheckpointStore, Completed
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import (
@@ -38,18 +37,21 @@ from penstock.errors import (
     CorruptMetadataError,
     CorruptStateError,
     FencedError,
+    NotASavepointError,
     PenstockError,
     UserFunctionError,
 )
 from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, CheckpointId
 from penstock.job.attempt import Attempt, AttemptParts
+from penstock.job.kept_snapshots import KeptSnapshots
 from penstock.job.manifest import add_counts
 from penstock.job.report import MicroBatchReport
 from penstock.job.requests import Requests
 from penstock.job.restore import RestoredJob, Snapshot, StateRestorer
 from penstock.job.settings import JobSettings
 from penstock.job.submitter import Submitter
+from penstock.recovery.claim import discard_claimed
 from penstock.recovery.control import Control
 from penstock.recovery.lease import Lease, refuse_second_driver
 from penstock.recovery.match import match
@@ -115,6 +117,7 @@ class JobRun:
             exceptions_kept=parts.checkpoints.exception_history,
         )
         self._journal = Journal(self._dir.storage, self._dir.key)
+        self._kept = KeptSnapshots(self._dir, self._journal)
         self._lease = Lease(self._dir, parts.checkpoints.heartbeat_interval_s)
         self._requests = Requests(Control(self._dir), self) if self._outlives_the_driver else None
         self._lock = threading.Lock()
@@ -124,6 +127,7 @@ class JobRun:
         self._attempt: Attempt | None = None
         self._submitter: Submitter | None = None
         self._layout: Layout | None = None
+        self._claimed: Snapshot | None = None
         self._ended = threading.Event()
         self._asked_to_end = threading.Event()
         self.cancelled = False
@@ -412,12 +416,14 @@ class JobRun:
                 str(snapshot.path),
                 allow_non_restored=parts.checkpoints.allow_non_restored_state,
             )
+            if not snapshot.is_own and parts.checkpoints.claim_mode is ClaimMode.CLAIM:
+                self._claimed = snapshot
         attempt_id = state.next_attempt
         self._layout = layout = Layout(
             parts.work_dir, parts.local_dir, attempt_id, self._dir.path, self._dir.key
         )
         self._win(attempt_id, snapshot, origin, restarting=restarting)
-        self._remove_leftovers(state)
+        self._kept.remove_leftovers(state, (parts.work_dir, parts.local_dir))
         store = self._store(attempt_id)
         reach(CrashPoint.RECOVERY_RESOLVED)
         self._submitter = parts.make_submitter(plan, layout)
@@ -428,7 +434,7 @@ class JobRun:
             restored = StateRestorer(plan, layout, parts.settings, self._submitter).restore(
                 snapshot
             )
-        self._hold_retained(files, store)
+        positions = self._kept.hold(files)
         reach(CrashPoint.RECOVERY_STATE_LOADED)
         watch.lap("load state")
         checkpoint = (
@@ -445,7 +451,9 @@ class JobRun:
                 files=files,
                 restored=restored,
                 restored_from=checkpoint,
-                held_by_sinks=self._held_by_sinks,
+                positions=positions,
+                on_completed=self._completed,
+                held_by_sinks=self._kept.held_by_sinks,
                 report=self._take_report,
             )
         )
@@ -494,9 +502,14 @@ class JobRun:
         )
 
     def _read(self, origin: Origin) -> Snapshot:
-        path = origin.path
-        data = (path / "_metadata").read_bytes()
-        metadata = decode_metadata(data, str(path / "_metadata"))
+        path = origin.path.parent if origin.path.name == METADATA else origin.path
+        file = path / METADATA
+        if origin.checkpoint is None and not file.exists():
+            raise NotASavepointError(str(origin.path), f"there is no {METADATA} in it")
+        data = file.read_bytes()
+        metadata = decode_metadata(data, str(file))
+        if origin.crc is not None and zlib.crc32(data) != origin.crc:
+            raise CorruptMetadataError(str(file), "it is not the file that the journal means")
         return Snapshot(metadata, path, is_own=origin.checkpoint is not None)
 
     def _store(self, attempt: AttemptId) -> CheckpointStore:
@@ -509,59 +522,11 @@ class JobRun:
             self._history,
         )
 
-    def _retained(self) -> list[tuple[CheckpointMetadata, bool]] | None:
-        """Return all snapshots of this job that may be restored; None if one cannot be read."""
-        found = []
-        for completed in self._journal.state().completed:
-            path = Path(completed.path) / "_metadata"
-            if completed.savepoint and not path.exists():
-                continue  # its owner has moved or deleted it
-            try:
-                found.append((decode_metadata(path.read_bytes(), str(path)), completed.savepoint))
-            except (OSError, CorruptMetadataError) as error:
-                logger.warning("nothing is cleaned up, because %s cannot be read: %s", path, error)
-                return None
-        return found
-
-    def _remove_leftovers(self, state: JournalState) -> None:
-        """Remove what dead attempts left behind and no snapshot of the job needs."""
-        for attempt in state.attempts[-3:]:
-            for directory in map(Path, attempt.work_dirs):
-                ours = directory in (self._parts.work_dir, self._parts.local_dir)
-                if directory.name.startswith("penstock-") and not ours:
-                    shutil.rmtree(directory, ignore_errors=True)
-        kept = {c.checkpoint for c in state.completed}
-        for checkpoint in self._dir.checkpoints_on_disk():
-            if checkpoint not in kept:
-                # Never won the journal, or was discarded there by a driver that then died.
-                self._dir.storage.delete_tree(self._dir.chk(checkpoint).name)
-        retained = self._retained()
-        if retained is not None and self._dir.shared.is_dir():
-            keep = {
-                self._dir.shared / name
-                for metadata, is_savepoint in retained
-                if not is_savepoint
-                for name in files_of(metadata)
-            }
-            sweep(self._dir.shared, keep)
-
-    def _hold_retained(self, files: FileKeeper, store: CheckpointStore) -> None:
-        for metadata, is_savepoint in self._retained() or ():
-            if not is_savepoint:
-                paths = [self._dir.shared / name for name in files_of(metadata)]
-                files.hold(f"chk-{metadata.checkpoint}", paths)
-
-    def _held_by_sinks(self) -> Mapping[str, list[bytes]] | None:
-        retained = self._retained()
-        if retained is None:
-            return None
-        held: dict[str, list[bytes]] = {}
-        for metadata, _ in retained:
-            for operator in metadata.operators:
-                if operator.sink is not None:
-                    mine = held.setdefault(operator.uid, [])
-                    mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
-        return held
+    def _completed(self, completed: Completed) -> None:
+        claimed = self._claimed
+        if claimed is not None and not completed.is_savepoint:
+            self._claimed = None
+            discard_claimed(claimed.path, claimed.metadata)
 
     def _tell_recovery(
         self, attempt: AttemptId, snapshot: Snapshot | None, cause: str, watch: _Stopwatch

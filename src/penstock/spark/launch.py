@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pyspark.sql import SparkSession
 
+from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.common.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
@@ -27,4 +31,20 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
 def session_for(configuration: Configuration) -> SparkSession:
     """Return the session that jobs of this configuration run on."""
     keys = (k for k in configuration.key_set() if k.startswith("spark."))
-    return open_session({key: str(configuration.get(key)) for key in keys})
+    settings = {key: str(configuration.get(key)) for key in keys}
+    return open_session({**_heartbeats(configuration), **settings})
+
+
+def _heartbeats(configuration: Configuration) -> dict[str, str]:
+    """Return Spark's settings for Flink's heartbeats, where the user set them."""
+    given = {k for o in (HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT) for k in (o.key, *o.fallback_keys)}
+    if not given & set(configuration.key_set()):
+        return {}
+    interval = read(configuration, HEARTBEAT_INTERVAL) // timedelta(milliseconds=1)
+    timeout = read(configuration, HEARTBEAT_TIMEOUT) // timedelta(milliseconds=1)
+    return {
+        "spark.executor.heartbeatInterval": f"{interval}ms",
+        "spark.network.timeout": f"{timeout}ms",
+        # How often Spark looks whether one is overdue.
+        "spark.network.timeoutInterval": f"{max(1, timeout // 2)}ms",
+    }

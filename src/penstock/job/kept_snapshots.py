@@ -1,0 +1,91 @@
+"""The snapshots of a job that somebody may go back to, and what they need."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.job_dir import METADATA, JobDir
+from penstock.checkpoint.journal import Journal, JournalState
+from penstock.checkpoint.metadata import CheckpointMetadata, files_of
+from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.shared_files import sweep
+from penstock.errors import CorruptMetadataError
+from penstock.job.positions import RetainedPositions
+
+logger = logging.getLogger("penstock.job")
+
+
+class KeptSnapshots:
+    """Checkpoints and savepoints that the journal knows; read anew with every call.
+
+    If one of them cannot be read, nobody can say what it needs: then nothing is cleaned up.
+    """
+
+    def __init__(self, job_dir: JobDir, journal: Journal) -> None:
+        self._dir = job_dir
+        self._journal = journal
+
+    def remove_leftovers(self, state: JournalState, mine: Collection[Path]) -> None:
+        """Remove what dead attempts left behind; `mine` are this run's own directories.
+
+        Called by an attempt that has won the journal, before any of its tasks runs.
+        """
+        for attempt in state.attempts[-3:]:
+            for directory in map(Path, attempt.work_dirs):
+                if directory.name.startswith("penstock-") and directory not in mine:
+                    shutil.rmtree(directory, ignore_errors=True)
+        counted = {c.checkpoint for c in state.completed}
+        for checkpoint in self._dir.checkpoints_on_disk():
+            if checkpoint not in counted:
+                # Never won the journal, or was discarded there by a driver that then died.
+                self._dir.storage.delete_tree(self._dir.chk(checkpoint).name)
+        kept = self._read()
+        if kept is not None and self._dir.shared.is_dir():
+            sweep(
+                self._dir.shared,
+                {self._dir.shared / name for m in kept if _is_own(m) for name in files_of(m)},
+            )
+
+    def hold(self, files: FileKeeper) -> RetainedPositions:
+        """Let every one of them hold its state files; return where sources stand in each."""
+        positions = RetainedPositions()
+        for metadata in self._read() or ():
+            positions.keep(metadata.checkpoint, metadata.operators)
+            if _is_own(metadata):
+                paths = [self._dir.shared / name for name in files_of(metadata)]
+                files.hold(f"chk-{metadata.checkpoint}", paths)
+        return positions
+
+    def held_by_sinks(self) -> Mapping[str, list[bytes]] | None:
+        """Return what sinks prepared and some snapshot names, by uid; None if that is unknown."""
+        kept = self._read()
+        if kept is None:
+            return None
+        held: dict[str, list[bytes]] = {}
+        for metadata in kept:
+            for operator in metadata.operators:
+                if operator.sink is not None:
+                    mine = held.setdefault(operator.uid, [])
+                    mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
+        return held
+
+    def _read(self) -> list[CheckpointMetadata] | None:
+        found = []
+        for completed in self._journal.state().completed:
+            path = Path(completed.path) / METADATA
+            if completed.savepoint and not path.exists():
+                continue  # its owner has moved or deleted it
+            try:
+                found.append(decode_metadata(path.read_bytes(), str(path)))
+            except (OSError, CorruptMetadataError) as error:
+                logger.warning("nothing is cleaned up, because %s cannot be read: %s", path, error)
+                return None
+        return found
+
+
+def _is_own(metadata: CheckpointMetadata) -> bool:
+    return metadata.kind != "savepoint"
