@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -9,6 +10,8 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.option_kinds import LOCAL_PATH
+from penstock.errors import InvalidJobError, PenstockError
 
 __all__ = ["JobClient", "RunningJob"]
 
@@ -38,6 +41,14 @@ class RunningJob(Protocol):
         """Return the newest published micro-batches."""
         ...
 
+    def savepoint(self, directory: str | None) -> Future[str]:
+        """Write a savepoint and go on; without a directory, where the configuration says."""
+        ...
+
+    def stop(self, directory: str | None, *, drain: bool) -> Future[str]:
+        """Write a savepoint and end; with `drain`, as if all sources had come to their end."""
+        ...
+
 
 class JobClient:
     """Watches and controls one job; returned by `execute_async`."""
@@ -58,6 +69,26 @@ class JobClient:
         self._job.cancel()
         return CompletableFuture(_done(None))
 
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """Write a savepoint below a directory, or where the configuration says; the job goes on.
+
+        The result is the savepoint's path, there once it is complete.
+        """
+        return CompletableFuture(_later(lambda: self._job.savepoint(_local(savepoint_directory))))
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        """Write a savepoint and end the job behind it; the result is the savepoint's path.
+
+        With `advance_to_end_of_event_time` the job ends as if its sources had come to their end:
+        for a job that is not to go on.
+        """
+        drain = advance_to_end_of_event_time
+        return CompletableFuture(
+            _later(lambda: self._job.stop(_local(savepoint_directory), drain=drain))
+        )
+
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Return the counters so far, while the job runs or after it, however it ended."""
         return CompletableFuture(_done(self._job.accumulators()))
@@ -69,6 +100,26 @@ class JobClient:
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Return the job's result; it fails as the job failed."""
         return CompletableFuture(self._job.result())
+
+
+def _local(directory: str | None) -> str | None:
+    if directory is None:
+        return None
+    try:
+        return str(LOCAL_PATH.parse(directory))
+    except ValueError:
+        message = f"savepoint_directory needs {LOCAL_PATH.expected}; got {directory!r}"
+        raise InvalidJobError(message) from None
+
+
+def _later(ask: Callable[[], Future[str]]) -> Future[str]:
+    """Ask for something; what is refused at once fails like what goes wrong later."""
+    try:
+        return ask()
+    except PenstockError as error:
+        refused: Future[str] = Future()
+        refused.set_exception(error)
+        return refused
 
 
 def _done(value: Any) -> Future[Any]:

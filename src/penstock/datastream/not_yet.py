@@ -78,11 +78,9 @@ METHODS = frozenset(
         "get_options",
         "set_number_of_transfer_threads",
         "get_number_of_transfer_threads",
-        "trigger_savepoint",
-        "stop_with_savepoint",
     ]
 )
-"""Of environments, streams, contexts, state backends and job clients."""
+"""Of environments, streams, contexts and state backends."""
 
 
 def not_yet(name: str) -> str:

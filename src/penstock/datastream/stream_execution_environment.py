@@ -384,6 +384,16 @@ class _NeverRun:
         """Return nothing."""
         return []
 
+    def savepoint(self, directory: str | None) -> Future[str]:
+        """Return no path."""
+        path: Future[str] = Future()
+        path.set_result("")
+        return path
+
+    def stop(self, directory: str | None, *, drain: bool) -> Future[str]:
+        """Return no path."""
+        return self.savepoint(directory)
+
 
 def _on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
     # Building a program needs no Spark; running it does.
