@@ -7,6 +7,7 @@ sinks, go. Each of these is measured.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -244,7 +245,9 @@ class JobRun:
                 self._requests.close()
             self._lease.release()
             shutil.rmtree(self._parts.work_dir, ignore_errors=True)
-            shutil.rmtree(self._parts.local_dir, ignore_errors=True)
+            # Another driver may have taken over, on this host too: what is in there is its.
+            with contextlib.suppress(OSError):
+                self._parts.local_dir.rmdir()
             self._ended.set()
 
     def _run_attempt(self) -> bool:
@@ -363,7 +366,7 @@ class JobRun:
             self._submitter = None
         if self._layout is not None:
             shutil.rmtree(self._layout.root, ignore_errors=True)
-            shutil.rmtree(self._layout.local, ignore_errors=True)
+            shutil.rmtree(self._layout.local_root, ignore_errors=True)
 
     # -- the beginning of an attempt --------------------------------------------------------
 
@@ -423,7 +426,7 @@ class JobRun:
             parts.work_dir, parts.local_dir, attempt_id, self._dir.path, self._dir.key
         )
         self._win(attempt_id, snapshot, origin, restarting=restarting)
-        self._kept.remove_leftovers(state, (parts.work_dir, parts.local_dir))
+        self._kept.remove_leftovers(state, layout)
         store = self._store(attempt_id)
         reach(CrashPoint.RECOVERY_RESOLVED)
         self._submitter = parts.make_submitter(plan, layout)
@@ -526,7 +529,10 @@ class JobRun:
         claimed = self._claimed
         if claimed is not None and not completed.is_savepoint:
             self._claimed = None
-            discard_claimed(claimed.path, claimed.metadata)
+            try:
+                discard_claimed(claimed.path, claimed.metadata)
+            except (OSError, PenstockError) as error:
+                logger.warning("claimed %s cannot be deleted: %s", claimed.path, error)
 
     def _tell_recovery(
         self, attempt: AttemptId, snapshot: Snapshot | None, cause: str, watch: _Stopwatch

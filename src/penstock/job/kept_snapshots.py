@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.checkpoint.file_keeper import FileKeeper
@@ -15,6 +15,7 @@ from penstock.checkpoint.metadata_codec import decode_metadata
 from penstock.checkpoint.shared_files import sweep
 from penstock.errors import CorruptMetadataError
 from penstock.job.positions import RetainedPositions
+from penstock.task.layout import Layout
 
 logger = logging.getLogger("penstock.job")
 
@@ -29,15 +30,19 @@ class KeptSnapshots:
         self._dir = job_dir
         self._journal = journal
 
-    def remove_leftovers(self, state: JournalState, mine: Collection[Path]) -> None:
-        """Remove what dead attempts left behind; `mine` are this run's own directories.
+    def remove_leftovers(self, state: JournalState, mine: Layout) -> None:
+        """Remove what dead attempts left behind.
 
         Called by an attempt that has won the journal, before any of its tasks runs.
         """
         for attempt in state.attempts[-3:]:
             for directory in map(Path, attempt.work_dirs):
-                if directory.name.startswith("penstock-") and directory not in mine:
+                ours = directory in (mine.shared, mine.local)
+                if directory.name.startswith("penstock-") and not ours:
                     shutil.rmtree(directory, ignore_errors=True)
+        for directory in mine.local.glob("*"):
+            if directory != mine.local_root:
+                shutil.rmtree(directory, ignore_errors=True)
         counted = {c.checkpoint for c in state.completed}
         for checkpoint in self._dir.checkpoints_on_disk():
             if checkpoint not in counted:

@@ -35,7 +35,10 @@ def fold(work: FoldWork, task_attempt: int) -> StateRef | None:
     """Fold deltas into a new base, or bring a local snapshot into the shared directory."""
     backend = backend_named(work.backend, incremental=work.incremental)
     name = replace(work.name, task_attempt=task_attempt)
-    return backend.fold(work.place, work.ref, name, work.snapshot)
+    folded = backend.fold(work.place, work.ref, name, work.snapshot)
+    if work.snapshot is not None:
+        backend.local_garbage(work.place, work.snapshot.version)
+    return folded
 
 
 @dataclass(frozen=True, slots=True)

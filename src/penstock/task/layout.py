@@ -52,7 +52,12 @@ class Layout:
 
     def local_state(self, uid: OperatorUid, subtask: int) -> Path:
         """The host-local store that caches them."""
-        return self.local / self.attempt / file_name(uid) / str(subtask)
+        return self.local_root / file_name(uid) / str(subtask)
+
+    @property
+    def local_root(self) -> Path:
+        """Everything this attempt writes on a host lies below."""
+        return self.local / self.attempt
 
     @property
     def durable_root(self) -> Path:
