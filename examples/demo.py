@@ -1,243 +1,271 @@
-"""What `make demo` runs: word count over a real socket, on Spark, checked by a recount.
+"""What `make demo` runs: a job on Spark whose driver is killed with -9, twice, and then the proof.
 
-A server in this process sends generated prose in bursts over about ten seconds. The job counts
-its words. At the end the counts are compared with a count made of what was sent, by hand.
+The job is `orders.py`. This program only starts it with `penstock run --supervise`, watches the
+files it keeps, kills its driver, and at the end compares what is in the finished files with what
+was ordered. None of penstock's code is used for that.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
-import socket
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pyspark.sql import SparkSession
+import orders
 from rich.console import Console
 from rich.table import Table
-from word_count import Count
 
-from penstock.common import Configuration, JobClient, Types
-from penstock.connectors.collect import CollectSink
-from penstock.datastream import StreamExecutionEnvironment
+KILLS = 2
+CHECKPOINTS_BEFORE_A_KILL = 2
 
-LINES = 2_000
-BURSTS = 20
-SECONDS = 10.0
-SEED = 7
+console = Console(highlight=False, width=100)
 
-console = Console(highlight=False)
-
-
-class ProseServer:
-    """A TCP server that sends its text to the first client, and remembers what it sent."""
-
-    def __init__(self) -> None:
-        self.sent = Counter[str]()
-        self.lines = 0
-        self.bytes = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    def __enter__(self) -> ProseServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        text = list(prose(LINES, random.Random(SEED)))
-        client, _ = self._listener.accept()
-        with client:
-            for burst in range(BURSTS):
-                part = text[burst * LINES // BURSTS : (burst + 1) * LINES // BURSTS]
-                data = "".join(f"{line}\n" for line in part).encode()
-                client.sendall(data)
-                self.lines += len(part)
-                self.bytes += len(data)
-                self.sent.update(word for line in part for word in line.split())
-                time.sleep(SECONDS / BURSTS)
-
-
-def prose(lines: int, chance: random.Random) -> Iterator[str]:
-    """Make lines of some ten words; a few words are frequent and most are rare."""
-    syllables = ["ba", "do", "fe", "gi", "hu", "ka", "lo", "me", "ni", "pu", "ra", "so", "te"]
-    words = ["".join(chance.choices(syllables, k=chance.randint(1, 3))) for _ in range(1_000)]
-    weights = [1 / (rank + 1) for rank in range(len(words))]
-    for _ in range(lines):
-        yield " ".join(chance.choices(words, weights, k=chance.randint(6, 14)))
-
-
-class Updates:
-    """All counts the job published, in the order they came."""
-
-    def __init__(self) -> None:
-        self.seen = Counter[tuple[str, int]]()
-        self.last: dict[str, int] = {}
-
-    def take(self, updates: list[tuple[str, int]]) -> None:
-        for word, count in updates:
-            self.seen[word, count] += 1
-            self.last[word] = count
-
-    def lost_and_doubled(self, sent: Counter[str]) -> tuple[int, int]:
-        """Compare: a word sent n times must have been counted 1, 2, … n, each once."""
-        due = {(word, k + 1) for word, n in sent.items() for k in range(n)}
-        lost = len(due - self.seen.keys())
-        doubled = sum(n - (update in due) for update, n in self.seen.items())
-        return lost, doubled
+T = TypeVar("T")
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as made, ProseServer() as server:
-        directory, updates = Path(made), Updates()
-        console.print(f"a server on 127.0.0.1:{server.port} has {LINES} lines to send")
-        console.print("starting Spark (a JVM and its first job: some ten seconds) …\n")
-        began = time.monotonic()
-        with spark_noise_into(directory / "spark.log"):
-            client = start(server.port, directory, updates)
-            console.print(f"Spark is up after {time.monotonic() - began:.0f} s; the words come\n")
-            state_bytes = show_progress(client, directory)
-            client.get_job_execution_result().result()
-            took = time.monotonic() - began
-            stop_spark()
-        console.print(f"\nall of it took {took:.0f} s")
-        return report(client.get_micro_batches(), server, updates, directory, state_bytes)
-
-
-def start(port: int, directory: Path, updates: Updates) -> JobClient:
-    env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict(
-            {
-                "penstock.work-dir": str(directory / "work"),
-                "penstock.ingestion.dir": str(directory / "ingestion"),
-                "penstock.state.local-dir": str(directory / "state"),
-                "spark.local.dir": str(directory / "spark"),
-                "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory}",
-            }
-        )
-    )
-    (
-        env.socket_text_stream("127.0.0.1", port)
-        .flat_map(str.split, Types.STRING())
-        .key_by(lambda word: word, Types.STRING())
-        .process(Count(), Types.TUPLE([Types.STRING(), Types.LONG()]))
-        .sink_to(CollectSink(updates.take))
-    )
-    return env.execute_async("demo")
-
-
-def show_progress(client: JobClient, directory: Path) -> int:
-    """Print each micro-batch as it is published; return how large the state was seen to be."""
-    shown = state_bytes = 0
-    result = client.get_job_execution_result()
-    while not result.done() or shown < len(client.get_micro_batches()):
-        for batch in client.get_micro_batches()[shown:]:
-            console.print(
-                f"  [cyan]stage {batch.stage}[/]  micro-batch {batch.batch:>3}  "
-                f"{batch.records_in:>5} records in  {batch.seconds * 1000:>5.0f} ms  "
-                f"[dim]{batch.stage_name}[/]",
-                no_wrap=True,
-                overflow="ellipsis",
-            )
-            shown += 1
-        stores = (directory / "state").rglob("data.mdb")
-        state_bytes = max(state_bytes, sum(p.stat().st_size for p in stores if p.exists()))
-        time.sleep(0.1)
-    return state_bytes
-
-
-def report(
-    batches: list[Any], server: ProseServer, updates: Updates, directory: Path, state_bytes: int
-) -> int:
-    top = Table("word", "penstock", "recount", title="the most frequent words")
-    for word, count in server.sent.most_common(8):
-        top.add_row(word, str(updates.last.get(word)), str(count))
-    console.print()
-    console.print(top)
-
-    lost, doubled = updates.lost_and_doubled(server.sent)
-    agree = lost == doubled == 0 and updates.last == dict(server.sent)
     console.print(
-        f"sent {server.lines} lines, {server.sent.total()} words, {len(server.sent)} different; "
-        f"published {updates.seen.total()} counts\n"
-        f"[{'green' if agree else 'red'} bold]the counts and the recount "
-        f"{'agree' if agree else 'DO NOT AGREE'}: lost {lost}, doubled {doubled}[/]"
+        f"[bold]Orders of two shops, {len(sent()):,} in all, on Spark; its driver will be killed "
+        f"with -9 {KILLS} times.[/]\n"
+        "A keyed step adds up the total of each customer, another one numbers the orders of each "
+        "region,\na sink writes them into files. Every second a checkpoint is taken. Spark takes "
+        "ten seconds or more\nto start, each time.\n"
     )
-    console.print("\nwhat happened:")
-    points = Table.grid(padding=(0, 1))
-    for sentence in story(batches, directory, state_bytes):
-        points.add_row("-", sentence)
-    console.print(points)
-    return 0 if agree else 1
+    with directory_of_its_own() as directory, running_job(directory) as job:
+        watch_and_kill(job, directory)
+        code = job.wait()
+        if code != 0:
+            console.print((directory / "log").read_text(errors="replace")[-4000:], markup=False)
+            console.print(f"[red bold]the job ended with exit code {code}[/]")
+            return 1
+        return report(directory)
 
 
-def story(batches: list[Any], directory: Path, state_bytes: int) -> Iterator[str]:
-    log = sum(p.stat().st_size for p in (directory / "ingestion").rglob("*.segment"))
-    per_stage = Counter(batch.stage for batch in batches)
-    shares = ", ".join(f"{n} of stage {stage}" for stage, n in sorted(per_stage.items()))
-    again = sum(batch.tries - 1 for batch in batches)
-    left = sum(1 for p in (directory / "work").rglob("*") if p.is_file())
-    yield (
-        f"The driver wrote each line from the socket into an ingestion log ({log} bytes), with an "
-        "fsync, before any task saw it: a socket cannot be asked twice."
-    )
-    yield (
-        "Stage 0 read ranges of that log, stage 1 split lines into words, stage 2 counted. "
-        "Between them went Arrow segments with a slice for each subtask of the next stage, a word "
-        "to the one that owns it. The stages ran side by side, each micro-batch one Spark job."
-    )
-    yield (
-        f"Tasks only staged what they made. The driver published {len(batches)} manifests "
-        f"({shares}): with its manifest a micro-batch counts, before it nothing of it does. "
-        f"{again} had to be tried again."
-    )
-    yield (
-        f"The counts lived in LMDB, next to the function ({state_bytes // 1024} KiB at most), as "
-        "a cache of the state deltas in the job's directory."
-    )
-    yield (
-        "The server hung up, which is the end of the input: the job ended by itself and left "
-        f"{left} files in its directory."
-    )
+# -- the job ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def spark_noise_into(path: Path) -> Iterator[None]:
-    """Give the JVM another standard error; show the end of what it said if something fails."""
-    sys.stderr.flush()
-    mine = os.dup(2)
-    with path.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    before, sys.stderr = sys.stderr, os.fdopen(mine, "w", buffering=1, closefd=False)
+def directory_of_its_own() -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
-        yield
-    except BaseException:
-        console.print(path.read_text(errors="replace")[-2000:], style="dim", markup=False)
-        raise
+        yield directory
     finally:
-        sys.stderr = before
-        os.dup2(mine, 2)
-        os.close(mine)
+        # The last JVM may still be removing files of its own.
+        deadline = time.monotonic() + 10
+        while directory.exists() and time.monotonic() < deadline:
+            shutil.rmtree(directory, ignore_errors=True)
+            time.sleep(0.1)
 
 
-def stop_spark() -> None:
-    """Stop Spark and wait until its JVM is gone, so that nothing is left of its files."""
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        jvm = session.sparkContext._gateway.proc
-        session.stop()
-        jvm.stdin.close()
-        jvm.wait(30)
+@contextmanager
+def running_job(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    settings = {
+        "penstock.work-dir": directory / "work",
+        "penstock.state.local-dir": directory / "state",
+        "spark.local.dir": directory / "spark",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={directory}",
+    }
+    penstock = Path(sys.executable).with_name("penstock")
+    command = [str(penstock), "run", "--supervise"]
+    command += [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
+    command += [str(Path(orders.__file__)), str(directory)]
+    console.print("$ penstock run --supervise examples/orders.py DIRECTORY\n")
+    with (directory / "log").open("wb") as log:
+        job = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield job
+    finally:
+        if job.poll() is None:
+            job.terminate()
+            try:
+                job.wait(30)
+            except subprocess.TimeoutExpired:
+                job.kill()
+
+
+# -- what can be seen from outside --------------------------------------------------------------
+
+
+class Watch:
+    """Tells what happens to a job, as it happens."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._began = time.monotonic()
+        self._told = Counter[str]()
+
+    def tell(self, text: str) -> None:
+        console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/]  {text}")
+
+    def tell_news(self) -> None:
+        log = (self._directory / "log").read_text(errors="replace").splitlines()
+        for line in self._new("log", log):
+            if line.startswith("driver "):
+                self.tell(f"[yellow]supervisor: {line}[/]")
+        for recovery in self._new("recoveries", recoveries(self._directory)):
+            self.tell(
+                f"[yellow]the driver is back (attempt {recovery['attempt']}) and goes on from "
+                f"checkpoint {recovery['checkpoint']}[/]"
+            )
+        for checkpoint in self._new("checkpoints", checkpoints(self._directory)):
+            self.tell(
+                f"[green]checkpoint {checkpoint['id']:<3}[/] {checkpoint['duration_s']:5.2f} s, "
+                f"{checkpoint['new_bytes'] / 1024:5.1f} KiB new, "
+                f"{checkpoint['full_bytes'] / 1024:5.1f} KiB in all; "
+                f"finished files: {len(finished(self._directory)):,} orders"
+            )
+
+    def _new(self, kind: str, found: list[T]) -> list[T]:
+        new = found[self._told[kind] :]
+        self._told[kind] = len(found)
+        return new
+
+
+def watch_and_kill(job: subprocess.Popen[bytes], directory: Path) -> None:
+    """Tell what happens until the job is over, and kill its driver on the way."""
+    watch, killed, chance = Watch(directory), set[str](), random.Random(7)
+    while job.poll() is None:
+        watch.tell_news()
+        driver = read_driver(directory)
+        if driver is not None and driver["attempt"] not in killed and len(killed) < KILLS:
+            mine = [c for c in checkpoints(directory) if c["attempt"] == driver["attempt"]]
+            if len(mine) >= CHECKPOINTS_BEFORE_A_KILL:
+                time.sleep(chance.uniform(0.1, 1.0))
+                watch.tell_news()
+                os.kill(driver["pid"], signal.SIGKILL)
+                killed.add(driver["attempt"])
+                watch.tell(f"[red bold]kill -9 {driver['pid']}[/], the driver")
+        time.sleep(0.1)
+    watch.tell_news()
+
+
+def job_file(directory: Path, pattern: str) -> list[Path]:
+    return sorted((directory / "checkpoints").glob(f"orders-*/{pattern}"))
+
+
+def read_driver(directory: Path) -> dict[str, Any] | None:
+    """Read who drives the job; None while nobody does."""
+    try:
+        found: dict[str, Any] = json.loads(job_file(directory, "driver.json")[0].read_text())
+    except (IndexError, FileNotFoundError):
+        return None
+    return found
+
+
+def checkpoints(directory: Path) -> list[dict[str, Any]]:
+    records = [json.loads(p.read_text()) for p in job_file(directory, "history/*.json")]
+    return [record for record in records if record["status"] == "COMPLETED"]
+
+
+def recoveries(directory: Path) -> list[dict[str, Any]]:
+    files = job_file(directory, "history/recoveries.jsonl")
+    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+
+def finished(directory: Path) -> list[str]:
+    """Read the lines of all finished files; what is unfinished lies in a hidden directory."""
+    return [
+        line
+        for path in (directory / "finished").glob("[!.]*")
+        if path.is_file()
+        for line in path.read_text().splitlines()
+    ]
+
+
+# -- the proof ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    events: int
+    results: int
+    lost: int
+    duplicated: int
+    wrong: int
+
+    @property
+    def is_good(self) -> bool:
+        return self.lost == self.duplicated == self.wrong == 0
+
+
+def sent() -> list[str]:
+    return [
+        orders.line(shop, n) for shop, (count, _rate) in orders.SHOPS.items() for n in range(count)
+    ]
+
+
+def verify(ordered: list[str], results: list[str]) -> Verdict:
+    """Compare results with orders; a result is an order, its customer's total and a number.
+
+    From one result of a customer to the next the total must grow by just the order's price, and
+    the numbers of a region must be 1, 2, 3 and so on. Which of two orders comes first is free.
+    """
+    due = Counter(ordered)
+    there = Counter(line.rsplit(",", 2)[0] for line in results)
+    totals: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for line in results:
+        _, customer, region, cents, total, number = line.split(",")
+        totals[customer].append((int(total), int(cents)))
+        numbers[region].append(int(number))
+    steps = [step for chain in totals.values() for step in pairwise([(0, 0), *sorted(chain)])]
+    counts = [pair for given in numbers.values() for pair in enumerate(sorted(given), start=1)]
+    return Verdict(
+        events=len(ordered),
+        results=len(results),
+        lost=(due - there).total(),
+        duplicated=(there - due).total(),
+        wrong=sum(total != before + cents for (before, _), (total, cents) in steps)
+        + sum(number != place for place, number in counts),
+    )
+
+
+def report(directory: Path) -> int:
+    parts = ("detect", "redeploy", "load_state", "reset_sources", "reset_sinks")
+    table = Table("attempt", "from", *(p.replace("_", " ") for p in parts), title="recoveries")
+    for recovery in recoveries(directory):
+        seconds = (f"{recovery[f'{part}_s']:.2f} s" for part in parts)
+        table.add_row(recovery["attempt"], f"checkpoint {recovery['checkpoint']}", *seconds)
+    console.print()
+    console.print(table)
+    console.print(
+        "detect: from the driver's last sign of life to the start of the next one; redeploy: "
+        "mostly Spark's\nstart; then state is loaded, sources go back to where the checkpoint has "
+        "them, and sinks commit\nwhat it holds and remove what came after it.\n"
+    )
+    verdict = verify(sent(), finished(directory))
+    color = "green" if verdict.is_good else "red"
+    console.print(
+        f"[{color} bold]events in {verdict.events:,}, results out {verdict.results:,}, "
+        f"lost {verdict.lost}, duplicated {verdict.duplicated}, wrong {verdict.wrong}[/]\n"
+    )
+    console.print(STORY)
+    came_back = len(recoveries(directory))
+    if came_back < KILLS:
+        console.print(f"[red bold]the driver came back {came_back} times, not {KILLS}[/]")
+    return 0 if verdict.is_good and came_back >= KILLS else 1
+
+
+STORY = """\
+- A kill -9 leaves no time to write anything: what came back was in the checkpoint.
+- Barriers cut the orders of both shops at one place, so that totals, numbers, positions in the
+  sources and files all belong to the same orders.
+- What was written behind the last checkpoint lay in hidden files and was thrown away. What belongs
+  to a checkpoint got its final name once that checkpoint was complete, and only once.
+- The check read the orders and the finished files, in plain Python, and nothing else."""
 
 
 if __name__ == "__main__":
