@@ -1,25 +1,53 @@
-"""Commands and their options; each one parses and calls one function."""
+"""The command `penstock`: its commands, and how their errors end."""
 
 from __future__ import annotations
 
 import json
-import runpy
-import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from penstock import __version__
+from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
+from penstock.cli.history import checkpoints
+from penstock.cli.inspect import inspect_snapshot
+from penstock.cli.jobs import list_jobs
+from penstock.cli.program import run_program
+from penstock.cli.requests import cancel, savepoint, stop, trigger
+from penstock.cli.run import run
 from penstock.datastream.stream_execution_environment import plans_instead_of_runs
 from penstock.errors import PenstockError
 from penstock.graph.plan import Plan
 from penstock.graph.render import render_json, render_mermaid, render_text
 
+__all__ = ["main", "plans_of"]
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """Ends with one sentence and the right code, however a command fails."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(exit_code_of(error))
+        except KeyboardInterrupt:
+            ctx.exit(ExitCode.INTERRUPTED)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES
+)
 @click.version_option(__version__, prog_name="penstock")
 def main() -> None:
     """Flink-style stateful streaming on Spark."""
+
+
+@main.group()
+def checkpoint() -> None:
+    """Trigger a checkpoint, or look into one."""
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
@@ -47,17 +75,15 @@ def explain(job: Path, args: tuple[str, ...], output: str) -> None:
 def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:
     """Run a program up to each execute() and return what it would have run."""
     plans: list[Plan] = []
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(job), *args]
-    sys.path.insert(0, str(job.resolve().parent))
-    try:
-        with plans_instead_of_runs(plans.append):
-            runpy.run_path(str(job), run_name="__main__")
-    except PenstockError as error:
-        raise click.ClickException(str(error)) from error
-    finally:
-        sys.argv, sys.path[:] = argv, path
+    with plans_instead_of_runs(plans.append):
+        run_program(job, args)
     return plans
+
+
+for command in (run, list_jobs, stop, cancel, savepoint, checkpoints):
+    main.add_command(command)
+for command in (trigger, inspect_snapshot):
+    checkpoint.add_command(command)
 
 
 if __name__ == "__main__":

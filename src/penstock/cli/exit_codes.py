@@ -1,0 +1,46 @@
+"""What the commands tell by their exit codes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from penstock.errors import (
+    AmbiguousJobError,
+    ConfigurationError,
+    JobAlreadyRunningError,
+    PenstockError,
+    UnknownJobError,
+)
+
+__all__ = ["EXIT_CODES", "ExitCode", "exit_code_of"]
+
+
+class ExitCode(IntEnum):
+    """How a command ended; docs/command-line.md has the same table."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+EXIT_CODES = """\b
+Exit codes:
+    0  done
+    1  the job failed, or what was asked for did not happen
+    2  wrong usage or configuration
+    3  refused: the job already runs
+  130  ended by Ctrl-C
+  143  ended by SIGTERM
+"""
+
+_WRONG_USAGE = (ConfigurationError, UnknownJobError, AmbiguousJobError)
+
+
+def exit_code_of(error: PenstockError) -> ExitCode:
+    """Return the exit code for an error of penstock's own."""
+    if isinstance(error, JobAlreadyRunningError):
+        return ExitCode.REFUSED
+    return ExitCode.USAGE if isinstance(error, _WRONG_USAGE) else ExitCode.FAILED

@@ -1,0 +1,50 @@
+"""Times, durations and sizes as people read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+__all__ = ["ago", "clock", "duration", "size"]
+
+_UNITS = ("KB", "MB", "GB", "TB")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def size(number: int) -> str:
+    """Return a number of bytes, in powers of 1024."""
+    if number < 1024:
+        return f"{number} B"
+    value = float(number)
+    for unit in _UNITS:
+        value /= 1024
+        if value < 1023.5 or unit == _UNITS[-1]:
+            break
+    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time span with the units that matter."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def ago(then: float, now: float) -> str:
+    """Return how long ago something was, in its largest unit."""
+    passed = max(0, int(now - then))
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if passed >= unit:
+            return f"{passed // unit} {name} ago"
+    return f"{passed} s ago"
+
+
+def clock(then: float) -> str:
+    """Return a point in time, in the zone of whoever asks."""
+    return datetime.fromtimestamp(then).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,146 @@
+"""`penstock run`: run a program, by itself or under a supervisor."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from penstock.checkpoint.settings import read_checkpoint_settings
+from penstock.cli.exit_codes import EXIT_CODES, ExitCode
+from penstock.cli.program import penstock_logs, run_program, user_traceback
+from penstock.cli.settings import overrides_of, settings_options
+from penstock.common.checkpoint_options import (
+    CLAIM_MODE,
+    FRESH,
+    IGNORE_UNCLAIMED_STATE,
+    JOB_ID,
+    RESTORE_PATH,
+)
+from penstock.common.configuration import Configuration
+from penstock.common.configuration_file import ambient_configuration, set_ambient_overrides
+from penstock.common.known_options import PARALLELISM, overlay
+from penstock.errors import PenstockError
+from penstock.recovery.restart import read_restart_strategy
+from penstock.recovery.supervisor import Heartbeat, Supervisor, report_to_supervisor
+
+__all__ = ["child_command", "run"]
+
+
+@click.command(context_settings={"allow_interspersed_args": False}, epilog=EXIT_CODES)
+@click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@settings_options
+@click.option(
+    "-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint or a checkpoint."
+)
+@click.option(
+    "-n",
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Leave behind state of steps that the program no longer has.",
+)
+@click.option(
+    "--claim-mode",
+    type=click.Choice(["NO_CLAIM", "CLAIM"], case_sensitive=False),
+    metavar="[NO_CLAIM|CLAIM]",
+    help="Whether what it starts from stays its owner's (the default), or is the job's to delete.",
+)
+@click.option("--fresh", is_flag=True, help="Begin anew, though the job has checkpoints.")
+@click.option("--job-id", help="Id of the job, else made from its name.")
+@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+@click.option("--supervise", is_flag=True, help="Start the program again when it dies.")
+def run(
+    job: Path,
+    args: tuple[str, ...],
+    defines: tuple[str, ...],
+    config: Path | None,
+    from_savepoint: str | None,
+    allow_non_restored_state: bool,
+    claim_mode: str | None,
+    fresh: bool,
+    job_id: str | None,
+    parallelism: int | None,
+    supervise: bool,
+) -> None:
+    """Run the program JOB with ARGS.
+
+    A job that died goes on from its newest checkpoint. What the program sets itself wins over the
+    options here, as in Flink. Ctrl-C ends it between micro-batches, to be gone on with; a second
+    one ends it at once.
+    """
+    flags = {
+        RESTORE_PATH.key: from_savepoint,
+        IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
+        CLAIM_MODE.key: claim_mode,
+        FRESH.key: "true" if fresh else None,
+        JOB_ID.key: job_id,
+        PARALLELISM.key: None if parallelism is None else str(parallelism),
+    }
+    defines += tuple(f"{key}={value}" for key, value in flags.items() if value is not None)
+    overrides = overrides_of(defines, config)
+    if supervise:
+        sys.exit(_supervise(child_command(job, args, defines, config), overrides))
+    sys.exit(_run_here(job, args, overrides))
+
+
+def child_command(
+    job: Path, args: Sequence[str], defines: Sequence[str], config: Path | None
+) -> list[str]:
+    """Return the command of the driver that a supervisor starts."""
+    settings = [] if config is None else ["-c", str(config)]
+    settings += [word for define in defines for word in ("-D", define)]
+    return [sys.executable, "-m", "penstock.cli.main", "run", *settings, "--", str(job), *args]
+
+
+def _supervise(command: Sequence[str], overrides: Configuration) -> int:
+    configuration = ambient_configuration()
+    overlay(configuration, overrides)
+    # Whoever asks for a supervisor wants restarts; only the settings can say otherwise.
+    strategy = read_restart_strategy(configuration, checkpointing=True)
+    settings = read_checkpoint_settings(configuration)
+    heartbeat = Heartbeat(settings.heartbeat_interval_s, settings.heartbeat_timeout_s)
+    return Supervisor(command, strategy, heartbeat).run()
+
+
+def _run_here(job: Path, args: tuple[str, ...], overrides: Configuration) -> int:
+    report_to_supervisor()
+    set_ambient_overrides(overrides.to_dict())
+    with _sigterm_as_ctrl_c() as terminated, penstock_logs():
+        try:
+            run_program(job, args)
+        except KeyboardInterrupt:
+            return ExitCode.TERMINATED if terminated.is_set() else ExitCode.INTERRUPTED
+        except PenstockError:
+            raise
+        except Exception as error:
+            click.echo(user_traceback(error, job), err=True)
+            return ExitCode.FAILED
+        finally:
+            set_ambient_overrides({})
+    return ExitCode.DONE
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[threading.Event]:
+    """Let SIGTERM end a job as Ctrl-C does; the event tells that it came."""
+    terminated = threading.Event()
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        terminated.set()
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield terminated
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield terminated
+    finally:
+        signal.signal(signal.SIGTERM, before)
