@@ -10,7 +10,7 @@ import click
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.figures import clock, duration, size
 from penstock.cli.settings import echo_json, json_option
-from penstock.cli.snapshot_facts import Inspection, OperatorFacts, inspect
+from penstock.cli.snapshot_facts import METADATA, Inspection, OperatorFacts, inspect
 from penstock.cli.tables import table
 
 __all__ = ["inspect_snapshot"]
@@ -34,6 +34,9 @@ def inspect_snapshot(path: Path, metadata_only: bool, as_json: bool) -> None:
     except (FileNotFoundError, NotADirectoryError):
         message = f"{path} is no checkpoint and no savepoint: it has no _metadata"
         raise click.BadParameter(message, param_hint="PATH") from None
+    if found.damage and not (Path(found.path) / METADATA).exists():
+        message = f"{path} was deleted while it was read: its job has a newer one"
+        raise click.ClickException(message)
     if as_json:
         echo_json(found)
     else:

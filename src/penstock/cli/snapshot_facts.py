@@ -23,6 +23,7 @@ from penstock.state.table import REGISTRY, TableInfo, decode_info, registry_name
 from penstock.task.layout import file_name
 
 __all__ = [
+    "METADATA",
     "Damage",
     "Inspection",
     "ListFacts",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.job_dir import JobDir, JobFacts, job_key
+from penstock.checkpoint.journal import Journal
 from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.checkpoint.store import Completed
 from penstock.common.checkpoint_options import FRESH
@@ -35,6 +36,7 @@ from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings, read_settings
 from penstock.job.submitter import Submitter
 from penstock.recovery.restart import read_restart_strategy
+from penstock.recovery.supervisor import supervised_since
 from penstock.state.local_dir import choose_local_dir
 from penstock.task.layout import Layout
 from penstock.task.ship import ship
@@ -75,6 +77,12 @@ def launch(
     if running is not None and not running.wait_for_end(0):
         raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")
     local_dir = _local_dir(settings, job_dir)
+    if checkpoints.enabled and checkpoints.directory is None:
+        logger.warning(
+            "checkpoints of job %r do not outlive this process: a killed driver starts anew. "
+            "Set execution.checkpointing.dir to a directory that stays",
+            plan.job_name,
+        )
 
     def tasks(plan: Plan, layout: Layout) -> dict[StageId, bytes]:
         types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
@@ -101,7 +109,7 @@ def launch(
             job_dir=job_dir,
             work_dir=work_dir,
             local_dir=local_dir,
-            fresh=read(configuration, FRESH),
+            fresh=_begins_fresh(configuration, job_dir),
             program=program,
             make_submitter=submitter,
         )
@@ -275,6 +283,15 @@ def _work_dir(settings: JobSettings, key: JobKey) -> tuple[Path, Path | None]:
         return settings.work_dir / f"penstock-{key}-{os.urandom(3).hex()}", None
     temporary = Path(tempfile.mkdtemp(prefix="penstock-"))
     return temporary / "penstock-work", temporary
+
+
+def _begins_fresh(configuration: Configuration, job_dir: JobDir) -> bool:
+    """Whether nothing may be restored: a supervised driver that died has begun fresh already."""
+    since = supervised_since()
+    if not read(configuration, FRESH) or since is None:
+        return read(configuration, FRESH)
+    attempts = Journal(job_dir.storage, job_dir.key).state().attempts
+    return not any(attempt.fresh and attempt.time >= since for attempt in attempts)
 
 
 def _local_dir(settings: JobSettings, job_dir: JobDir) -> Path:
