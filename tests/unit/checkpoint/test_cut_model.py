@@ -235,6 +235,8 @@ class Job:
             log.append(Entry(EntryKind.DATA, (Segment(name, 1, [[piece]]),)))
 
     def _end(self, stage: Stage) -> None:
+        assert not stage.has_ended, "the end is told twice"
+        assert all(log.has_ended for log in stage.inputs.values()), "an input has not ended"
         stage.has_ended = True
         for log in stage.outputs:
             log.append(END_OF_INPUT)
