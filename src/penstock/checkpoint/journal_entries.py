@@ -55,6 +55,8 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     restored_path: str | None = None
     given_path: str | None = None
     fresh: bool = False
+    life: str = ""
+    """The attempt with which the job last began anew; this one, if it does."""
     work_dirs: list[str] = []
     """Where the attempt keeps files outside of the job's directory, for others to clean up."""
 

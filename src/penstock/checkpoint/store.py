@@ -73,6 +73,7 @@ class CheckpointStore:
         job_name: str,
         retained: int,
         history: History,
+        life: str,
     ) -> None:
         self._dir = job_dir
         self._journal = journal
@@ -80,6 +81,7 @@ class CheckpointStore:
         self._job_name = job_name
         self._retained_number = retained
         self._history = history
+        self._life = life
         self._lock = threading.RLock()
         state = journal.state()
         self._next = self._reserved = state.highest_id
@@ -116,6 +118,7 @@ class CheckpointStore:
             completed=now,
             penstock_version=__version__,
             operators=operators,
+            properties={"life": self._life},
         )
         data = encode_metadata(metadata)
         path = pending.request.path or str(self._dir.chk(pending.id))

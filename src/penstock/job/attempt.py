@@ -304,7 +304,7 @@ class Attempt:
         restored = self._parts.restored.sources.get(uid)
         positions = {} if restored is None else restored.positions
         if self._parts.checkpoints.mode is Guarantee.AT_MOST_ONCE:
-            progress = Progress(self._layout.durable, uid)
+            progress = Progress(self._layout.durable_root, uid)
             positions = {**positions, **progress.read()}
         given = SourceInput(
             enumerator,

@@ -56,7 +56,7 @@ from penstock.recovery.claim import discard_claimed
 from penstock.recovery.control import Control
 from penstock.recovery.lease import Lease, refuse_second_driver
 from penstock.recovery.match import match
-from penstock.recovery.resolve import Origin, fall_back, origins
+from penstock.recovery.resolve import Origin, fall_back, life_of, origins
 from penstock.recovery.restart import GiveUp, Restart, RestartStrategy, decide_restart
 from penstock.task.layout import Layout
 
@@ -355,6 +355,10 @@ class JobRun:
         assert self._layout is not None
         return self._layout.attempt
 
+    def _life(self) -> str:
+        assert self._layout is not None
+        return self._layout.life
+
     def _discard_attempt(self) -> None:
         """Let go of an attempt that has ended, or that never came to run."""
         attempt, self._attempt = self._attempt, None
@@ -422,8 +426,15 @@ class JobRun:
             if not snapshot.is_own and parts.checkpoints.claim_mode is ClaimMode.CLAIM:
                 self._claimed = snapshot
         attempt_id = state.next_attempt
+        life = life_of(
+            state,
+            attempt_id,
+            None if snapshot is None else self._life_of(snapshot, attempt_id),
+            fresh=parts.fresh,
+            restarting=restarting,
+        )
         self._layout = layout = Layout(
-            parts.work_dir, parts.local_dir, attempt_id, self._dir.path, self._dir.key
+            parts.work_dir, parts.local_dir, attempt_id, self._dir.path, self._dir.key, life
         )
         self._win(attempt_id, snapshot, origin, restarting=restarting)
         self._kept.remove_leftovers(state, layout)
@@ -489,6 +500,7 @@ class JobRun:
                 restored_path=None if snapshot is None else str(snapshot.path),
                 given_path=None if given is None else str(given),
                 fresh=self._parts.fresh and not restarting,
+                life=self._life(),
                 work_dirs=[str(self._parts.work_dir), str(self._parts.local_dir)],
             )
         )
@@ -515,6 +527,15 @@ class JobRun:
             raise CorruptMetadataError(str(file), "it is not the file that the journal means")
         return Snapshot(metadata, path, is_own=origin.checkpoint is not None)
 
+    def _life_of(self, snapshot: Snapshot, attempt: AttemptId) -> str:
+        metadata = snapshot.metadata
+        # What another job's connectors kept stays with that job.
+        return (
+            metadata.properties.get("life", attempt)
+            if metadata.job_id == self._dir.key
+            else attempt
+        )
+
     def _store(self, attempt: AttemptId) -> CheckpointStore:
         return CheckpointStore(
             self._dir,
@@ -523,6 +544,7 @@ class JobRun:
             self._parts.plan.job_name,
             self._parts.checkpoints.retained,
             self._history,
+            self._life(),
         )
 
     def _completed(self, completed: Completed) -> None:

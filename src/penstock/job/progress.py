@@ -18,8 +18,8 @@ from penstock.task.layout import file_name
 class Progress:
     """The positions behind the last micro-batch of a source that was started."""
 
-    def __init__(self, durable: Path, uid: OperatorUid) -> None:
-        self._path = durable / "progress" / f"{file_name(uid)}.json"
+    def __init__(self, directory: Path, uid: OperatorUid) -> None:
+        self._path = directory / "progress" / f"{file_name(uid)}.json"
 
     def read(self) -> dict[str, int]:
         """Return the positions, none if nothing was ever started."""

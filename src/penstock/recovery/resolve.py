@@ -49,7 +49,7 @@ def origins(
         return own or ([] if began_with is None else [Origin(began_with)])
     if fresh:
         return []
-    if last is None or (state.ended is not None and state.ended.status in _OVER):
+    if last is None or _is_over(state):
         return [] if given is None else [Origin(given)]
     if given is not None and not _began_with(state, given):
         return [Origin(given)]
@@ -57,6 +57,26 @@ def origins(
         return own
     begins = given or began_with
     return [] if begins is None else [Origin(begins)]
+
+
+def life_of(
+    state: JournalState, attempt: str, snapshot_life: str | None, *, fresh: bool, restarting: bool
+) -> str:
+    """Return the life an attempt belongs to: that of its snapshot, or of the attempt before it.
+
+    A job that begins anew begins a life of its own, in which nothing is left of what sources
+    received or sinks prepared in an older one.
+    """
+    if snapshot_life is not None:
+        return snapshot_life
+    last = state.last_attempt
+    if last is None or (not restarting and (fresh or _is_over(state))):
+        return attempt
+    return last.life or attempt
+
+
+def _is_over(state: JournalState) -> bool:
+    return state.ended is not None and state.ended.status in _OVER
 
 
 def _began_with(state: JournalState, given: Path) -> bool:

@@ -24,6 +24,8 @@ class Layout:
     attempt: AttemptId
     durable: Path
     job: JobKey
+    life: str = "a1"
+    """The attempt with which the job last began anew: what connectors keep is of one life."""
 
     @property
     def root(self) -> Path:
@@ -61,8 +63,8 @@ class Layout:
 
     @property
     def durable_root(self) -> Path:
-        """What connectors keep across attempts, a directory each."""
-        return self.durable / "connectors"
+        """What connectors keep across the attempts of one life of the job, a directory each."""
+        return self.durable / "connectors" / self.life
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
