@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +85,10 @@ class StageSnapshots:
         self._state = state
         self._publishers = publishers
         self._source = source
+        self._unreported: defaultdict[int, list[bytes]] = defaultdict(list)
+        """What sinks have given away and no snapshot holds, because it failed behind them.
+
+        Only the stage's lane touches it, one snapshot after the other."""
         self._key_type = ""
         if stage.head.kind.is_keyed:
             self._key_type = spell_key_type(stage)
@@ -111,7 +116,7 @@ class StageSnapshots:
 
         def persist() -> StageSnapshot:
             begun = time.perf_counter()
-            prepared = {node: pre_commit() for node, pre_commit in sinks.items()}
+            prepared = {node: self._pre_commit(node, cut) for node, cut in sinks.items()}
             exported: list[SavepointFile] = []
             if savepoint is not None:
                 exported = self._state.export(frozen, savepoint, self._key_type)
@@ -127,9 +132,16 @@ class StageSnapshots:
                 )
                 for node in self._stage.nodes
             ]
-            return StageSnapshot(operators, self._state.files(keyed))
+            snapshot = StageSnapshot(operators, self._state.files(keyed))
+            self._unreported.clear()
+            return snapshot
 
         return StageCut(self._stage.id, checkpoint, self._state.files(frozen.keyed), persist)
+
+    def _pre_commit(self, node: int, pre_commit: Callable[[], SinkCut]) -> SinkCut:
+        cut = pre_commit()
+        self._unreported[node] += cut.committables
+        return SinkCut(list(self._unreported[node]), cut.state)
 
     def _operator(
         self,
