@@ -1,0 +1,152 @@
+"""Starts the job in a process of its own, kills it, asks it for things, looks at its journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.journal import Journal, JournalState
+from penstock.crash_points import CRASH_AT, CRASH_LOG
+from penstock.ids import JobKey
+from penstock.recovery.control import Answer, Control, Request
+from tests.crash.pipeline import JOB, Variant
+
+ROOT = Path(__file__).parents[2]
+LONGEST_RUN_S = 60.0
+
+
+class Driver:
+    """One process that runs a variant of the job; its words go into a file of their own."""
+
+    def __init__(self, variant: Variant, environment: Mapping[str, str] | None = None) -> None:
+        directory = Path(variant.directory)
+        number = len(list(directory.glob("start-*.log"))) + 1
+        self.log = directory / f"start-{number}.log"
+        spelled = directory / f"start-{number}.json"
+        spelled.write_bytes(msgspec.json.encode(variant))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.pipeline", str(spelled)],
+                cwd=ROOT,
+                env={**clean, CRASH_LOG: str(directory / "crashes"), **(environment or {})},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait(self, seconds: float = LONGEST_RUN_S) -> int:
+        """Wait for its end, and return how it ended; one that takes too long is an error."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            message = f"it did not end within {seconds:g} s:\n{self.words()}"
+            raise AssertionError(message) from None
+
+    def wait_until(self, told: Callable[[], bool], seconds: float = 20.0) -> bool:
+        """Wait until something is true; false if the process has ended before."""
+        end = time.monotonic() + seconds
+        while not told():
+            if self._process.poll() is not None:
+                return False
+            if time.monotonic() > end:
+                self.kill()
+                message = f"it did not come true within {seconds:g} s:\n{self.words()}"
+                raise AssertionError(message)
+            time.sleep(0.003)
+        return True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def kill(self) -> int:
+        """Kill it with -9, with whatever it started."""
+        self._signal(signal.SIGKILL)
+        return self._process.wait()
+
+    def freeze(self) -> None:
+        """Stop it where it stands."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on as if nothing had been."""
+        self._signal(signal.SIGCONT)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it stands still."""
+        try:
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except FileNotFoundError:
+            return False
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def words(self) -> str:
+        """Return the end of what it said."""
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.is_running:
+            os.killpg(self._process.pid, number)
+
+
+@contextmanager
+def started(variant: Variant, environment: Mapping[str, str] | None = None) -> Iterator[Driver]:
+    """Start the job; whatever happens, no process is left behind."""
+    driver = Driver(variant, environment)
+    try:
+        yield driver
+    finally:
+        if driver.is_running:
+            driver.kill()
+
+
+def crash_at(point: str, nth: int) -> dict[str, str]:
+    """The environment that kills a driver at a point."""
+    return {CRASH_AT: f"{point}:{nth}"}
+
+
+def crashes(variant: Variant) -> list[str]:
+    """The points at which drivers of this job have died so far."""
+    log = Path(variant.directory) / "crashes"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def job_dir(variant: Variant) -> JobDir:
+    """The job's directory."""
+    return JobDir(variant.checkpoints, JobKey(JOB))
+
+
+def journal_of(variant: Variant) -> JournalState:
+    """What the job's journal says."""
+    return Journal(job_dir(variant).storage, JOB).state()
+
+
+def has_ended(variant: Variant) -> bool:
+    """Whether the journal says that the job is over: then nobody must start it again."""
+    ended = journal_of(variant).ended
+    return ended is not None and ended.status.value in ("FINISHED", "STOPPED")
+
+
+def completed_checkpoints(variant: Variant) -> int:
+    """The highest id of a checkpoint that counts."""
+    return max((c.checkpoint for c in journal_of(variant).completed), default=0)
+
+
+def ask(variant: Variant, request: Request) -> Callable[[], Answer | None]:
+    """Leave a request for the driver; the result asks for the answer."""
+    control = Control(job_dir(variant))
+    id_ = control.ask(request)
+    return lambda: control.answer(id_)
