@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.crash_points import CrashPoint, reach
 from penstock.graph.plan import Stage
@@ -256,7 +258,7 @@ class StageState:
                 self._backend_name,
                 self._incremental,
                 self.place(i),
-                ref,
+                _as_of(ref, given[i]),
                 self._name(i),
                 given[i],
             )
@@ -280,3 +282,17 @@ class StageState:
 
     def _holder(self, why: str) -> str:
         return f"{why}-{self._stage.head.uid}"
+
+
+def _as_of(ref: StateRef, snapshot: LocalSnapshot | None) -> StateRef:
+    """Return the version that a snapshot holds.
+
+    A task takes it before it works, so it lacks the delta of the micro-batch it was taken in; that
+    one is kept beside what becomes of the snapshot.
+    """
+    if snapshot is None or snapshot.version >= ref.version:
+        return ref
+    if ref.base_version is not None and ref.base_version > snapshot.version:
+        return ref
+    deltas = tuple(d for d in ref.deltas if d.version <= snapshot.version)
+    return msgspec.structs.replace(ref, version=snapshot.version, deltas=deltas)

@@ -1,0 +1,84 @@
+"""What becomes of a stage's state at a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common import Types, WatermarkStrategy
+from penstock.connectors.discard import DiscardingSink
+from penstock.connectors.sequence import NumberSequenceSource
+from penstock.datastream import KeyedProcessFunction, RuntimeContext
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.ids import StageId
+from penstock.job.state_jobs import FoldWork
+from penstock.job.submitter import R, W
+from penstock.state.backends.base import StateRef
+from penstock.task.messages import Instruction
+from tests.unit.support import WatchedSubmitter, environment
+
+
+class Last(KeyedProcessFunction[Any, int, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self._last.update(value)
+        yield value
+
+
+class Uploads(WatchedSubmitter):
+    """Keeps the keyed stage behind the source, so that barriers meet data; remembers uploads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[FoldWork, StateRef | None]] = []
+
+    def before(self, instruction: Instruction) -> None:
+        if instruction.stage:
+            time.sleep(0.01)
+
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        made = super().each(stage, purpose, function, work)
+        if purpose == "upload":
+            self.made += zip(work, made, strict=True)  # type: ignore[arg-type]
+        return made
+
+
+def test_a_checkpoint_sends_the_snapshot_that_its_task_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rebuild(*_: Any) -> StateRef:
+        message = "the whole state was made anew for a checkpoint"
+        raise AssertionError(message)
+
+    monkeypatch.setattr("penstock.state.backends.rocksdb.RocksDbBackend._send_rebuilt", rebuild)
+    uploads = Uploads()
+    env = uploads.watch(
+        environment(
+            2,
+            state__backend__type="rocksdb",
+            execution__checkpointing__dir=str(tmp_path),
+            execution__checkpointing__incremental="true",
+            penstock__checkpoint__records="20",
+            penstock__micro_batch__max_records="10",
+            penstock__micro_batch__initial_records="10",
+        )
+    )
+    source = NumberSequenceSource(0, 99)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda n: n % 50).process(Last()).sink_to(DiscardingSink())
+    env.execute("numbers")
+    sent = [(work, ref) for work, ref in uploads.made if ref is not None]
+    assert sent
+    for work, ref in sent:
+        assert work.snapshot is not None
+        assert ref is not None
+        assert ref.version == work.ref.version == work.snapshot.version
+        assert not Path(work.snapshot.path).exists()
