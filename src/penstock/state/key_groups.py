@@ -60,12 +60,22 @@ def default_max_parallelism(parallelism: int) -> int:
 
 def key_group(key: bytes, max_parallelism: int) -> int:
     """Return the key group of an encoded key."""
-    return crc32(key) % max_parallelism
+    return int(key_groups_of((key,), max_parallelism)[0])
 
 
 def key_groups_of(keys: Sequence[bytes], max_parallelism: int) -> npt.NDArray[np.int64]:
     """Return the key groups of many encoded keys."""
-    return np.fromiter(map(crc32, keys), np.int64, len(keys)) % max_parallelism
+    return _scattered(np.fromiter(map(crc32, keys), np.uint32, len(keys))) % max_parallelism
+
+
+def _scattered(sums: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """Mix all bits into all others, as murmur ends: sums of 1, 2, 3, … differ in few bits."""
+    sums ^= sums >> 16
+    sums *= np.uint32(0x85EBCA6B)
+    sums ^= sums >> 13
+    sums *= np.uint32(0xC2B2AE35)
+    sums ^= sums >> 16
+    return sums.astype(np.int64)
 
 
 def subtask_of(key_group: int, max_parallelism: int, parallelism: int) -> int:

@@ -11,12 +11,19 @@ from penstock.state.key_groups import (
 )
 from penstock.state.keys import KeyCodec
 
-GOLDEN_GROUPS = {"a": 100, "user-42": 38, 1: 38, None: 27, ("a", 1): 55}
+GOLDEN_GROUPS = {"a": 17, "user-42": 127, 1: 31, None: 20, ("a", 1): 4}
 
 
 @pytest.mark.parametrize("key", GOLDEN_GROUPS)
 def test_key_groups_never_change(key: object) -> None:
     assert key_group(KeyCodec().encode(key), 128) == GOLDEN_GROUPS[key]
+
+
+@pytest.mark.parametrize("parallelism", [2, 3, 4])
+def test_a_few_small_numbers_reach_every_subtask(parallelism: int) -> None:
+    groups = [key_group(KeyCodec().encode(n), 128) for n in range(10 * parallelism)]
+    owners = [subtask_of(group, 128, parallelism) for group in groups]
+    assert min(owners.count(i) for i in range(parallelism)) >= 4
 
 
 @pytest.mark.parametrize(
