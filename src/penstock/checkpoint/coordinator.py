@@ -157,6 +157,8 @@ class Coordinator:
         self._notices: dict[StageId, list[Notice]] = {s.id: [] for s in stages if s.listens}
         self._notices_lock = threading.Lock()
         self._request_ids = count(1)
+        self._asking = threading.Lock()
+        self._stopped = False
 
     # -- called by the loops of stages ------------------------------------------------------
 
@@ -244,7 +246,11 @@ class Coordinator:
         """Ask for a checkpoint or savepoint by hand; any thread."""
         request = Request(kind, f"r{next(self._request_ids)}", path)
         answer: Future[Completed] = Future()
-        self._events.put(_Asked(request, answer))
+        with self._asking:
+            if self._stopped:
+                answer.set_exception(_ended_before())
+            else:
+                self._events.put(_Asked(request, answer))
         return answer
 
     def drain(self, path: str | None) -> Future[Completed]:
@@ -260,18 +266,30 @@ class Coordinator:
 
     def stop(self) -> None:
         """End: pending checkpoints are aborted, what is being made durable is waited for."""
-        self._events.put(None)
+        with self._asking:
+            self._stopped = True
+            self._events.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
         for lane in self._lanes.values():
             lane.shutdown(wait=True, cancel_futures=True)
         self._commits.close()
+        self._take_the_rest()
         for pending in list(self._pending.values()):
             self._record_abort(pending, AbortReason.JOB_STOPPING, "the attempt ended")
         self._pending.clear()
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(CheckpointFailedError(0, "the job ended before"))
+                answer.set_exception(_ended_before())
+
+    def _take_the_rest(self) -> None:
+        """Take what came too late for the coordinator's thread: nobody else will."""
+        while not self._events.empty():
+            match self._events.get():
+                case _Acknowledged(_, snapshot):
+                    self._owe(snapshot)
+                case _Asked(request, answer):
+                    self._answers[request.id] = answer
 
     # -- the coordinator's thread -----------------------------------------------------------
 
@@ -363,8 +381,7 @@ class Coordinator:
                 self._queued.append(request)
             case _Ended(stage):
                 self._ended.add(stage)
-                if len(self._ended) == len(self._stages) and not self._ends_already():
-                    self._end_of_data()
+                self._end_of_data()
             case _Committed(completed, ends_the_job):
                 self._owed.committed(completed.checkpoint)
                 if ends_the_job:
@@ -375,6 +392,9 @@ class Coordinator:
                 pass
 
     def _end_of_data(self) -> None:
+        """If all data has been seen and nothing else ends the job, let the last checkpoint."""
+        if len(self._ended) < len(self._stages) or self._ends_already():
+            return
         if self._settings.enabled:
             self._queued.append(Request(RequestKind.FINAL, "final", None))
         else:
@@ -400,9 +420,7 @@ class Coordinator:
 
     def _acknowledge(self, cut: StageCut, snapshot: StageSnapshot) -> None:
         # Also of an aborted checkpoint: what its sinks prepared belongs to the next one.
-        for operator in snapshot.operators:
-            if operator.sink is not None:
-                self._owed.add(operator.uid, operator.sink.committables)
+        self._owe(snapshot)
         pending = self._pending.get(cut.checkpoint)
         self._files.hold(_holder(cut), snapshot.files)
         answer = Answer.LATE if pending is None else pending.acknowledge(cut.stage, snapshot)
@@ -413,6 +431,11 @@ class Coordinator:
         reach(CrashPoint.COORDINATOR_ACKNOWLEDGED)
         if pending.is_complete:
             self._complete(pending)
+
+    def _owe(self, snapshot: StageSnapshot) -> None:
+        for operator in snapshot.operators:
+            if operator.sink is not None:
+                self._owed.add(operator.uid, operator.sink.committables)
 
     def _decline(self, cut: StageCut, error: BaseException) -> None:
         self._files.release(_holder(cut))
@@ -496,8 +519,7 @@ class Coordinator:
             answer.set_exception(CheckpointFailedError(pending.id, what))
         if pending.ends_the_job:
             self._quiet = self._is_ending = False
-            if pending.request.kind is RequestKind.FINAL:
-                self._queued.append(Request(RequestKind.FINAL, "final", None))
+            self._end_of_data()
         if not pending.is_savepoint and reason is not AbortReason.SUBSUMED:
             logger.warning("checkpoint %d failed: %s", pending.id, what)
             self._failures.failed(reason)
@@ -525,3 +547,7 @@ def replace_sink(operator: OperatorSnapshot, sink: SinkState) -> OperatorSnapsho
 
 def _holder(cut: StageCut) -> str:
     return f"chk-{cut.checkpoint}-{cut.stage}"
+
+
+def _ended_before() -> CheckpointFailedError:
+    return CheckpointFailedError(0, "the job ended before")
