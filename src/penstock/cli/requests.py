@@ -216,12 +216,12 @@ class _Conversation:
         match self._standing():
             case Alive():
                 return None
-            case Dead(owner, since):
-                heard = ago(since, time.time())
-                what = f"its driver (process {owner.pid} on {owner.host}) died, last heard {heard}"
-            case Silent(owner, since):
-                heard = ago(since, time.time())
-                what = f"its driver (process {owner.pid} on {owner.host}) is silent since {heard}"
+            case Dead(owner, since) | Silent(owner, since) as gone:
+                dead = "died and " if isinstance(gone, Dead) else ""
+                what = (
+                    f"its driver (process {owner.pid} on {owner.host}) {dead}was last heard "
+                    f"{ago(since, time.time())}"
+                )
             case _:
                 status = overview(self._job, self._silence_s, time.time()).status
                 what = f"it is {status}"
