@@ -138,8 +138,8 @@ def driven_by(job: JobDir, pid: int, beat: float | None = None) -> None:
     job.storage.replace(job.driver.name, msgspec.json.encode(owner))
 
 
-def eventually(told: Callable[[], bool], seconds: float = 60.0) -> None:
+def eventually(told: Callable[[], bool], seconds: float = 60.0, every_s: float = 0.005) -> None:
     finish = time.monotonic() + seconds
     while not told():
         assert time.monotonic() < finish, "it did not come true in time"
-        time.sleep(0.005)
+        time.sleep(every_s)
