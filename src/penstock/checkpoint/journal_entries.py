@@ -128,9 +128,10 @@ class JournalState(Struct, frozen=True):
     restorable: tuple[CheckpointCompleted, ...] = ()
     """Those of `completed` a new attempt may go on from by itself, newest last.
 
-    Savepoints are not among them, nor checkpoints the job has turned away from: by starting
-    fresh, by restoring something else, or by going back to an older one. If there are none, a
-    new attempt begins with what the last one began with.
+    Savepoints are not among them, unless the job was to end there and has begun to commit; nor
+    checkpoints the job has turned away from: by starting fresh, by restoring something else, or
+    by going back to an older one. If there are none, a new attempt begins with what the last one
+    began with.
     """
     commits_started: frozenset[int] = frozenset()
     """Of retained and newer checkpoints."""
@@ -152,6 +153,11 @@ class JournalState(Struct, frozen=True):
     def last_attempt(self) -> AttemptStarted | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job came to an end that only a new beginning follows."""
+        return self.ended is not None and self.ended.status is not EndStatus.FAILED
 
     def find(self, checkpoint: int) -> CheckpointCompleted | None:
         """Return a checkpoint that was completed and not discarded."""
@@ -194,7 +200,7 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
                 attempts_so_far=state.attempts_so_far + 1,
                 attempts=(*state.attempts, entry)[-_ATTEMPTS_KEPT:],
                 highest_id=max(state.highest_id, entry.restored or 0),
-                restorable=_still_restorable(state.restorable, entry),
+                restorable=_still_restorable(state, entry),
                 ended=None,
             )
         case CheckpointIdsReserved():
@@ -216,7 +222,9 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
             )
         case CommitsStarted():
             started = state.commits_started | {entry.checkpoint}
-            state = structs.replace(state, commits_started=started)
+            state = structs.replace(
+                state, commits_started=started, restorable=_with_committed(state, entry)
+            )
         case CommitsDone():
             done = state.commits_done | {entry.checkpoint}
             state = structs.replace(state, commits_done=done)
@@ -226,15 +234,27 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
 
 
 def _still_restorable(
-    restorable: tuple[CheckpointCompleted, ...], start: AttemptStarted
+    state: JournalState, start: AttemptStarted
 ) -> tuple[CheckpointCompleted, ...]:
+    restorable = state.restorable
     if start.fresh:
         return ()
     if start.restored is None:
-        return restorable if start.restored_path is None else ()
+        begins_anew = start.restored_path is not None or state.is_over
+        return () if begins_anew else restorable
     if not any(_is(c, start.restored, start.restored_path) for c in restorable):
         return ()
     return tuple(c for c in restorable if c.checkpoint <= start.restored)
+
+
+def _with_committed(
+    state: JournalState, started: CommitsStarted
+) -> tuple[CheckpointCompleted, ...]:
+    # A stop commits what its savepoint holds: an older checkpoint would emit that again.
+    found = state.find(started.checkpoint)
+    if found is None or not found.savepoint or found.attempt != started.attempt:
+        return state.restorable
+    return (*_without(state.restorable, found.checkpoint), found)
 
 
 def _is(completed: CheckpointCompleted, checkpoint: int, path: str | None) -> bool:

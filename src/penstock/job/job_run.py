@@ -305,9 +305,10 @@ class JobRun:
                 status, self.stopped_at = EndStatus.STOPPED, last
         reach(CrashPoint.JOB_FINISHING)
         if not self._suspended:
-            self._tidy(status)
             path = self.stopped_at.path if self.stopped_at is not None else None
+            # The end first: without it a job without checkpoints would begin anew.
             self._journal.append(JobEnded(self._attempt_id(), status, time.time(), path))
+            self._tidy(status)
         reach(CrashPoint.JOB_FINISHED)
         self._discard_attempt()
         self.state = JobState.FINISHED if ended_itself else JobState.CANCELED

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.journal import EndStatus, JournalState
+from penstock.checkpoint.journal import JournalState
 from penstock.checkpoint.settings import Guarantee
 from penstock.errors import BadCheckpointError
 from penstock.ids import CheckpointId
-
-_OVER = (EndStatus.FINISHED, EndStatus.CANCELED, EndStatus.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def origins(
         return own or ([] if began_with is None else [Origin(began_with)])
     if fresh:
         return []
-    if last is None or _is_over(state):
+    if last is None or state.is_over:
         return [] if given is None else [Origin(given)]
     if given is not None and not _began_with(state, given):
         return [Origin(given)]
@@ -70,13 +68,9 @@ def life_of(
     if snapshot_life is not None:
         return snapshot_life
     last = state.last_attempt
-    if last is None or (not restarting and (fresh or _is_over(state))):
+    if last is None or (not restarting and (fresh or state.is_over)):
         return attempt
     return last.life or attempt
-
-
-def _is_over(state: JournalState) -> bool:
-    return state.ended is not None and state.ended.status in _OVER
 
 
 def _began_with(state: JournalState, given: Path) -> bool:
