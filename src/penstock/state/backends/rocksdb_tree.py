@@ -14,11 +14,13 @@ from rocksdict import (
     Cache,
     Checkpoint,
     DataBlockIndexType,
+    DBCompactionStyle,
     DBCompressionType,
     IngestExternalFileOptions,
     Options,
     Rdict,
     SstFileWriter,
+    UniversalCompactOptions,
 )
 
 from penstock.state.backends.stamp import Stamp, decode_stamp
@@ -34,6 +36,7 @@ _INCOMING = "incoming"
 _TABLE_BYTES = 64 << 20
 _TOO_MANY_TABLES = 16
 _PAUSE_SECONDS = 0.005
+_MOST_GARBAGE_PERCENT = 100
 
 
 class RocksDbTree:
@@ -184,6 +187,12 @@ def _options(cache_bytes: int) -> Options:
     options.create_if_missing(True)
     options.set_block_based_table_factory(tables)
     options.set_compression_type(DBCompressionType.lz4())
+    # By levels, small changes all over the keys soon rewrite every table, and a checkpoint has to
+    # send them again: half as many bytes go this way, for the same time in tasks.
+    merging = UniversalCompactOptions()
+    merging.max_size_amplification_percent = _MOST_GARBAGE_PERCENT
+    options.set_compaction_style(DBCompactionStyle.universal())
+    options.set_universal_compaction_options(merging)
     options.set_write_buffer_size(1 << 20)
     options.set_max_open_files(512)
     options.set_max_background_jobs(2)
