@@ -35,7 +35,15 @@ class FixedCostJob:
     warm_up: int
 
 
-Job = KeyedJob | FixedCostJob
+@dataclass(frozen=True)
+class TaskJob:
+    """Call a function of this package; what it returns must be JSON."""
+
+    contender: str
+    given: dict[str, Any]
+
+
+Job = KeyedJob | FixedCostJob | TaskJob
 
 
 def write_spec(job: Job, path: Path) -> None:
@@ -44,8 +52,11 @@ def write_spec(job: Job, path: Path) -> None:
 
 def read_spec(path: Path) -> Job:
     spec = json.loads(path.read_text())
-    if spec.pop("kind") == FixedCostJob.__name__:
+    kind = spec.pop("kind")
+    if kind == FixedCostJob.__name__:
         return FixedCostJob(**spec)
+    if kind == TaskJob.__name__:
+        return TaskJob(**spec)
     return KeyedJob(spec["contender"], Workload(**spec["check"]), Workload(**spec["workload"]))
 
 
@@ -59,6 +70,9 @@ def run(job: Job) -> dict[str, Any]:
     found = load(job.contender)
     if isinstance(job, FixedCostJob):
         return asdict(cast("FixedCostContender", found).measure(job.records, job.warm_up))
+    if isinstance(job, TaskJob):
+        returned: dict[str, Any] = found(**job.given)
+        return returned
     contender = cast("Contender", found)
     answer = contender.check(job.check)
     verify(answer, job.check, every_update=contender.emits_every_update)
