@@ -107,7 +107,7 @@ def savepoint(
     if disposed is not None:
         path = _local(disposed, "--dispose") or ""
         dispose(Path(path))
-        _tell(Outcome("", True, f"savepoint {path} is deleted", path), where["as_json"])
+        _tell(Outcome("", True, "the savepoint is deleted", path), where["as_json"])
     if job is not None:
         request = Savepoint(_local(directory_of_savepoint, "DIR"))
         _ask_to_go_on(job, request, timeout, **where)

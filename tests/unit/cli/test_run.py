@@ -262,6 +262,7 @@ def test_sigterm_ends_a_job_as_ctrl_c_does(tmp_path: Path) -> None:
     assert counting.job()["status"] == "SUSPENDED"
 
 
+@pytest.mark.crash
 def test_a_supervised_job_that_is_killed_counts_every_record_once(tmp_path: Path) -> None:
     counting = Counting(tmp_path, 400, 0.002)
     process = counting.start("--supervise")
@@ -275,6 +276,7 @@ def test_a_supervised_job_that_is_killed_counts_every_record_once(tmp_path: Path
     assert (counting.job()["attempts"], counting.job()["status"]) == (2, "FINISHED")
 
 
+@pytest.mark.crash
 def test_a_supervised_job_begins_fresh_once(tmp_path: Path) -> None:
     counting = Counting(tmp_path, 100_000, 0.002)
     suspended = counting.start()

@@ -318,6 +318,7 @@ def test_a_driver_outlives_its_supervisor_and_says_so(tmp_path: Path) -> None:
     parent.communicate()
 
 
+@pytest.mark.crash
 def test_a_supervisor_that_was_itself_stopped_kills_nobody(tmp_path: Path) -> None:
     watched = Watched(
         tmp_path, "while not starts.with_name('end').exists(): time.sleep(0.01)\nsys.exit(5)"
