@@ -85,7 +85,7 @@ class CheckpointStore:
         self._lock = threading.RLock()
         state = journal.state()
         self._next = self._reserved = state.highest_id
-        self._retained = [CheckpointId(c.checkpoint) for c in state.restorable]
+        self._retained = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
         # Checkpoints the job turned away from, by a fresh start or another snapshot, stay: they
         # are of use to their owner only.
 

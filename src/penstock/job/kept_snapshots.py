@@ -48,7 +48,7 @@ class KeptSnapshots:
             if checkpoint not in counted:
                 # Never won the journal, or was discarded there by a driver that then died.
                 self._dir.storage.delete_tree(self._dir.chk(checkpoint).name)
-        kept = self._read()
+        kept = self._read_all()
         if kept is not None and self._dir.shared.is_dir():
             sweep(
                 self._dir.shared,
@@ -58,7 +58,11 @@ class KeptSnapshots:
     def hold(self, files: FileKeeper) -> RetainedPositions:
         """Let every one of them hold its state files; return where sources stand in each."""
         positions = RetainedPositions()
-        for metadata in self._read() or ():
+        readable, unreadable = self._read()
+        for checkpoint in unreadable:
+            # Nobody knows where sources stand in it: they keep everything.
+            positions.keep(checkpoint, [])
+        for metadata in readable:
             positions.keep(metadata.checkpoint, metadata.operators)
             if _is_own(metadata):
                 paths = [self._dir.shared / name for name in files_of(metadata)]
@@ -67,7 +71,7 @@ class KeptSnapshots:
 
     def held_by_sinks(self) -> Mapping[str, list[bytes]] | None:
         """Return what sinks prepared and some snapshot names, by uid; None if that is unknown."""
-        kept = self._read()
+        kept = self._read_all()
         if kept is None:
             return None
         held: dict[str, list[bytes]] = {}
@@ -78,18 +82,30 @@ class KeptSnapshots:
                     mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
         return held
 
-    def _read(self) -> list[CheckpointMetadata] | None:
-        found = []
-        for completed in self._journal.state().completed:
+    def _read_all(self) -> list[CheckpointMetadata] | None:
+        readable, unreadable = self._read()
+        if not unreadable:
+            return readable
+        logger.warning("nothing is cleaned up: nobody knows what snapshots %s need", unreadable)
+        return None
+
+    def _read(self) -> tuple[list[CheckpointMetadata], list[int]]:
+        """Return the snapshots that can be read, and the ids of those that cannot."""
+        readable: list[CheckpointMetadata] = []
+        unreadable: list[int] = []
+        state = self._journal.state()
+        for completed in state.completed:
             path = Path(completed.path) / METADATA
             if completed.savepoint and not path.exists():
                 continue  # its owner has moved or deleted it
             try:
-                found.append(decode_metadata(path.read_bytes(), str(path)))
+                readable.append(decode_metadata(path.read_bytes(), str(path)))
             except (OSError, CorruptMetadataError) as error:
-                logger.warning("nothing is cleaned up, because %s cannot be read: %s", path, error)
-                return None
-        return found
+                logger.warning("snapshot %s cannot be read: %s", path.parent, error)
+                # The job has gone back behind a damaged checkpoint: nobody will ask for it.
+                if completed.savepoint or completed in state.restorable:
+                    unreadable.append(completed.checkpoint)
+        return readable, unreadable
 
 
 def _is_own(metadata: CheckpointMetadata) -> bool:

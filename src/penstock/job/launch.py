@@ -117,7 +117,11 @@ def launch(
     outlives = checkpoints.directory is not None
     job = LaunchedJob(plan, key, run, temporary, outlives=outlives)
     _started_here[job_dir.path] = job
-    job.start()
+    try:
+        job.start()
+    except BaseException:
+        del _started_here[job_dir.path]
+        raise
     return job
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from penstock.common import recovery_options as options
 from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
-from penstock.errors import ConfigurationError, FencedError, InvalidJobError
+from penstock.errors import BadCheckpointError, ConfigurationError, FencedError, InvalidJobError
 
 __all__ = [
     "ExponentialDelay",
@@ -163,7 +163,7 @@ class ExponentialDelay(RestartStrategy):
         return max(self.initial_s, min(backoff + offset, self.maximum_s))
 
 
-_NEVER_RESTARTED = (ConfigurationError, InvalidJobError, FencedError)
+_NEVER_RESTARTED = (ConfigurationError, InvalidJobError, FencedError, BadCheckpointError)
 
 
 def decide_restart(
