@@ -276,6 +276,8 @@ def _end_running_jobs() -> None:
     """End what a program left running when it came to its end, and clean up behind it."""
     left = [job for job in _running if not job.wait_for_end(0)]
     for job in left:
+        # Nobody cancelled it: with a checkpoint directory it can be gone on with.
+        job.suspend()
         job.kill()
     for job in left:
         job.wait_for_end(10.0)
