@@ -17,7 +17,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: setup ## word count from a real socket: sets up everything, runs, explains
+demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py
 
 test: setup ## all tests: unit, then on Spark, then with killed processes

@@ -265,6 +265,7 @@ STORY = """\
   sources and files all belong to the same orders.
 - What was written behind the last checkpoint lay in hidden files and was thrown away. What belongs
   to a checkpoint got its final name once that checkpoint was complete, and only once.
+- Ids of checkpoints never repeat: a new driver begins behind all that the dead one may have used.
 - The check read the orders and the finished files, in plain Python, and nothing else."""
 
 

@@ -17,7 +17,7 @@ from penstock.datastream.connectors.file_system import BucketAssigner, FileSink,
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 
-SHOPS = {"web": (9_000, 450), "store": (4_000, 250)}  # orders in all, orders per second
+SHOPS = {"web": (5_600, 280), "store": (2_400, 160)}  # orders in all, orders per second
 TEXT, LONG = Types.STRING(), Types.LONG()
 
 Order = tuple[str, str, str, int]  # id, customer, region, cents

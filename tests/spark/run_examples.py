@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import runpy
 import socket
 import sys
@@ -52,8 +53,14 @@ def server_of(text: str) -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
+def lines_in(directory: Path) -> str:
+    """Return the lines of all files of a directory, sorted; hidden ones are not finished."""
+    files = (path for path in directory.glob("[!.]*") if path.is_file())
+    return "\n".join(sorted(line for path in files for line in path.read_text().splitlines()))
+
+
 def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """Run everything, the demo last: it stops Spark."""
+    """Run everything; the demo runs `orders`, in processes of its own."""
     (directory / "text.txt").write_text("to be or\nnot to be\n")
     yield "word_count", run("word_count", str(directory / "text.txt"))
     with server_of("a b a\r\nb a\nlast line without an end") as address:
@@ -65,17 +72,21 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     for name in ("a.txt", "b.txt"):
         (source / name).write_text(f"short\na long enough line of {name}\n")
     yield "files_to_files", run("files_to_files", str(source), str(target))
-    written = sorted(line for p in target.glob("*") for line in p.read_text().splitlines())
-    yield "files written", {"output": "\n".join(written), "error": None}
+    yield "files written", {"output": lines_in(target), "error": None}
     yield "generator", run("generator", "4")
     yield "dataframe_source", run("dataframe_source")
+    yield "alignment", run("alignment", str(directory / "alignment"))
+    yield "sums written", {"output": lines_in(directory / "alignment/finished"), "error": None}
     yield "demo", run("demo")
+    left = [path.name for path in directory.glob("penstock-*")]
+    yield "left behind", {"output": "\n".join(left), "error": None}
 
 
 def main(results_path: Path) -> None:
     sys.path.insert(0, str(EXAMPLES))
     results: dict[str, dict[str, str | None]] = {}
     with tempfile.TemporaryDirectory() as directory:
+        tempfile.tempdir = os.environ["TMPDIR"] = directory
         for name, result in runs(Path(directory)):
             results[name] = result
             # After each run, so that a crash loses only the runs after it.

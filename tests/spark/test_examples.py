@@ -7,7 +7,6 @@ import re
 import runpy
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def printed(results: Results, name: str) -> list[str]:
     """Return the lines a run printed, without the number of the subtask in front."""
     assert name in results, results["log"]["output"]
-    assert results[name]["error"] is None, results[name]["error"]
+    error = results[name]["error"]
+    assert error is None, f"{error}; it printed {results[name]['output'][-4000:]}"
     return [re.sub(r"^\d+> ", "", line) for line in results[name]["output"].splitlines()]
 
 
@@ -111,26 +111,52 @@ def test_dataframe_source_goes_on_from_a_join(results: Results) -> None:
     assert printed(results, "dataframe_source") == ["[('ink', 9.0), ('tea', 17.5)]"]
 
 
-def test_demo_agrees_with_its_recount(results: Results) -> None:
+def test_alignment_adds_up_both_sources(results: Results) -> None:
+    printed(results, "alignment")
+    per_key = 12 * (400 + 20) // 10
+    assert sorted(printed(results, "sums written")) == sorted(
+        f"({key},{n + 1})" for key in range(10) for n in range(per_key)
+    )
+
+
+def test_demo_loses_and_doubles_nothing_though_its_driver_is_killed_twice(results: Results) -> None:
     lines = printed(results, "demo")
-    assert "the counts and the recount agree: lost 0, doubled 0" in lines
-    assert any(line.startswith("sent 2000 lines") for line in lines)
-    assert any("stage 2  micro-batch   1" in line for line in lines)
-    assert not any("WARN" in line or "log4j" in line for line in lines)
+    assert "events in 8,000, results out 8,000, lost 0, duplicated 0, wrong 0" in lines
+    assert sum("kill -9 " in line and line.endswith(", the driver") for line in lines) == 2
+    assert sum("supervisor: driver died (signal 9)" in line for line in lines) == 2
+    assert sum("the driver is back (attempt a" in line for line in lines) == 2
+    assert any(re.search(r"checkpoint 1 +\d+\.\d\d s, +\d+\.\d KiB new", line) for line in lines)
 
 
-def test_the_demo_would_notice_lost_and_doubled_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_cleans_up(results: Results) -> None:
+    assert printed(results, "left behind") == []
+
+
+def test_the_demo_would_notice_what_is_lost_doubled_or_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    updates = runpy.run_path(str(EXAMPLES / "demo.py"))["Updates"]()
-    updates.take([("a", 1), ("a", 2), ("a", 2), ("b", 1), ("ghost", 1)])
-    assert updates.lost_and_doubled(Counter(a=3, b=1)) == (1, 2)
+    verify = runpy.run_path(str(EXAMPLES / "demo.py"))["verify"]
+    ordered = ["web-0,c1,east,100", "web-1,c1,east,250", "store-0,c2,west,50"]
+    good = ["web-1,c1,east,250,250,1", "store-0,c2,west,50,50,1", "web-0,c1,east,100,350,2"]
+
+    def verdict(results: list[str]) -> tuple[int, int, int]:
+        found = verify(ordered, results)
+        return found.lost, found.duplicated, found.wrong
+
+    assert verdict(good) == (0, 0, 0)
+    assert verdict(good[:2]) == (1, 0, 0)
+    assert verdict([*good, "store-0,c2,west,50,100,2"]) == (0, 1, 0)
+    assert verdict([good[0], good[1], "web-0,c1,east,100,450,2"]) == (0, 0, 1)
+    assert verdict([good[0], good[1], "web-0,c1,east,100,350,3"]) == (0, 0, 1)
+    assert verdict([good[0], good[1], "web-0,c1,east,999,350,2"]) == (1, 1, 1)
 
 
 def test_no_example_is_left_out_and_all_are_short() -> None:
     runs = Path(run_examples.__file__).read_text()
     for path in EXAMPLES.glob("*.py"):
-        assert f'run("{path.stem}"' in runs
-        assert path.stem == "demo" or len(path.read_text().splitlines()) <= 60
+        assert f'run("{path.stem}"' in runs or path.stem == "orders"
+        assert path.stem == "demo" or len(path.read_text().splitlines()) <= 90
 
 
 def test_examples_can_be_explained_without_running() -> None:
