@@ -26,7 +26,7 @@ from tests.crash.driver import (
     journal_of,
     started,
 )
-from tests.crash.pipeline import FREEZE_AT, NO_SPACE, Variant
+from tests.crash.pipeline import CRASH_BEHIND, FREEZE_AT, NO_SPACE, Variant
 
 KILLED = -9
 HEARTBEATS = {"heartbeat.interval": "60 ms", "heartbeat.timeout": "500 ms"}
@@ -71,6 +71,25 @@ class CrashAt(Fault):
 
     def __str__(self) -> str:
         return f"{self.point}:{self.nth}"
+
+
+@dataclass(frozen=True, slots=True)
+class CrashBehind(Fault):
+    """The driver dies at a crash point, counted from another one on: in windows between them."""
+
+    first: CrashPoint
+    nth: int
+    second: CrashPoint
+    then: int
+
+    def play(self, variant: Variant) -> Variant:
+        where = f"{self.first}:{self.nth} {self.second}:{self.then}"
+        with started(variant, {CRASH_BEHIND: where}) as driver:
+            _expect(driver, driver.wait(), {0, KILLED})
+        return variant
+
+    def __str__(self) -> str:
+        return f"{self.second}:{self.then} behind {self.first}:{self.nth}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from penstock.common import Configuration, Encoder, Row, Types, WatermarkStrategy
+from penstock.connectors.source import Chunk, SplitRange
 from penstock.datastream import (
     CheckpointedFunction,
     KeyedProcessFunction,
@@ -45,6 +47,7 @@ from penstock.testing import (
     arm,
     run_inline,
 )
+from tests.crash.broken import break_as_told
 from tests.crash.ledger_input import SLOW, Result, bucket_of, key_of, value_of
 
 JOB = "killed"
@@ -52,6 +55,8 @@ NO_SPACE = "PENSTOCK_TEST_NO_SPACE"
 """`call:first:last`: which calls of os.fsync, os.link or os.replace find the disk full."""
 FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
 """`point:nth`: where the process stops and waits for somebody to let it go on."""
+CRASH_BEHIND = "PENSTOCK_TEST_CRASH_BEHIND"
+"""`point:nth point:nth`: the process dies at the second one, counted from the first one on."""
 
 RESULT_TYPE = Types.ROW_NAMED(
     list(Result._fields),
@@ -80,6 +85,8 @@ class Variant(msgspec.Struct, frozen=True):
     restore: str | None = None
     max_batch: int = 60
     pause_ms: int = 12
+    lag_ms: int = 0
+    """How long the slow source takes to read, so that its barriers come late."""
     spark: bool = False
     settings: dict[str, str] = {}
 
@@ -97,6 +104,18 @@ class Variant(msgspec.Struct, frozen=True):
     def savepoints(self) -> Path:
         """Its savepoint directory."""
         return Path(self.directory) / "savepoints"
+
+
+class LaggingSource(ScriptedSource):
+    """Takes its time to read."""
+
+    def __init__(self, scripts: dict[str, list[Any]], seconds: float) -> None:
+        super().__init__(scripts, Types.LONG())
+        self._seconds = seconds
+
+    def read(self, split_range: SplitRange) -> Iterator[Chunk]:
+        time.sleep(self._seconds)
+        return super().read(split_range)
 
 
 class Totals(KeyedProcessFunction[int, int, Row]):
@@ -170,7 +189,8 @@ def build(variant: Variant) -> StreamExecutionEnvironment:
     ]
 
     def source(name: str, steps: list[Any]) -> Any:
-        scripted = ScriptedSource({name: steps}, Types.LONG())
+        lag = variant.lag_ms / 1000 if name == "slow" else 0.0
+        scripted = LaggingSource({name: steps}, lag)
         stream = env.from_source(scripted, WatermarkStrategy.no_watermarks(), name).uid(name)
         return stream.set_parallelism(1)
 
@@ -273,9 +293,13 @@ def main(path: Path) -> int:
     variant = msgspec.json.decode(path.read_bytes(), type=Variant)
     if script := os.environ.get(NO_SPACE):
         fill_the_disk(script)
+    break_as_told(os.environ)
     if where := os.environ.get(FREEZE_AT):
         point, nth = where.split(":")
         arm(CrashPoint(point), int(nth), lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    if where := os.environ.get(CRASH_BEHIND):
+        (first, _, nth), (second, _, then) = (one.partition(":") for one in where.split())
+        arm(CrashPoint(first), int(nth), lambda: arm(CrashPoint(second), int(then)))
     try:
         build(variant).execute(JOB)
     except PenstockError as error:

@@ -24,6 +24,7 @@ from penstock.testing import Verdict
 from tests.crash.driver import has_ended, journal_of
 from tests.crash.faults import (
     CrashAt,
+    CrashBehind,
     Damage,
     DiskFull,
     Fault,
@@ -150,6 +151,7 @@ def _variant(rng: random.Random) -> Variant:
         else (),
         max_batch=rng.choice([20, 60, 60, 200]),
         pause_ms=rng.choice([5, 12, 20]),
+        lag_ms=rng.choice([0, 0, 30]),
     )
 
 
@@ -159,6 +161,12 @@ def _seconds(rng: random.Random) -> float:
 
 _FAULTS: tuple[Callable[[random.Random, Variant], Fault], ...] = (
     *[lambda rng, _: CrashAt(rng.choice(list(CrashPoint)), rng.randint(1, 6))] * 4,
+    lambda rng, _: CrashBehind(
+        rng.choice([CrashPoint.COORDINATOR_COMPLETED, CrashPoint.JOB_FINISHING]),
+        1,
+        rng.choice([CrashPoint.JOURNAL_BEFORE_APPEND, CrashPoint.JOURNAL_AFTER_APPEND]),
+        rng.randint(1, 4),
+    ),
     *[lambda rng, _: KillLater(_seconds(rng))] * 4,
     lambda rng, _: Rescale(_seconds(rng), rng.randint(1, 3)),
     lambda rng, _: KilledSavepoint(

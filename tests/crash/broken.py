@@ -1,0 +1,128 @@
+"""Engines broken on purpose, in one rule each: what the judge must notice.
+
+`PENSTOCK_TEST_BREAK` names the one a driver of the killed job shall run with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from penstock.checkpoint.commits import CommitLane
+from penstock.checkpoint.cut import Cut, InputFacts, awaited, decide_cut
+from penstock.connectors.part_files import PartFilePublisher
+from penstock.connectors.source import SourceEnumerator
+from penstock.ids import ChannelId, CheckpointId
+from penstock.job import inputs as stage_inputs
+from penstock.job import stage_state
+from penstock.task.messages import Acknowledgement
+from penstock.testing import scripted_source
+
+BREAK = "PENSTOCK_TEST_BREAK"
+
+
+def commit_before_completion() -> None:
+    """Show files at the barrier, before the checkpoint counts."""
+    make_pending = PartFilePublisher._make_pending
+
+    def shown(self: PartFilePublisher, part: Any) -> Any:
+        pending = make_pending(self, part)
+        os.link(pending.pending, pending.final)
+        return pending
+
+    PartFilePublisher._make_pending = shown  # type: ignore[method-assign]
+
+
+def no_commit_on_restore() -> None:
+    """Leave alone what the restored checkpoint holds and nobody has committed."""
+    commit = CommitLane.commit
+    restored: list[CheckpointId] = []
+
+    def first_is_left_out(self: CommitLane, checkpoint: CheckpointId, owed: Any) -> None:
+        if checkpoint and not restored and not self._lane._threads:
+            restored.append(checkpoint)
+            return
+        commit(self, checkpoint, owed)
+
+    CommitLane.commit = first_is_left_out  # type: ignore[method-assign]
+
+
+def no_rewind() -> None:
+    """Let sources begin a little behind where the checkpoint left them."""
+    _start_elsewhere(lambda position: position + 5)
+
+
+def rewind_too_far() -> None:
+    """Let sources begin a little before where the checkpoint left them."""
+    _start_elsewhere(lambda position: max(0, position - 5))
+
+
+def _start_elsewhere(move: Callable[[int], int]) -> None:
+    enumerator: type[SourceEnumerator] = scripted_source._Enumerator
+    start = enumerator.start
+
+    def elsewhere(self: SourceEnumerator, positions: Mapping[str, int]) -> None:
+        start(self, {split: move(position) for split, position in positions.items()})
+
+    enumerator.start = elsewhere  # type: ignore[method-assign]
+
+
+def leaky_gate() -> None:
+    """Pass a barrier on as soon as the first input brings it."""
+    passed: set[CheckpointId] = set()
+
+    def leaky(
+        inputs: Mapping[ChannelId, InputFacts], live: Collection[CheckpointId], most: int
+    ) -> Cut:
+        if len(inputs) < 2:
+            return decide_cut(inputs, live, most)
+        live = [n for n in live if n not in passed]
+        target = awaited(inputs, live)
+        cut = decide_cut(inputs, live, most)
+        if target is None or cut.barrier is not None or not cut.held:
+            return cut
+        passed.add(target)
+        return Cut(dict.fromkeys(cut.held, 1), target)
+
+    setattr(stage_inputs, "decide_cut", leaky)  # noqa: B010 - mypy calls it private
+
+
+def state_of_another_version() -> None:
+    """Put into a checkpoint the operator state of the micro-batch before."""
+    freeze, accept = stage_state.StageState.freeze, stage_state.StageState.accept
+    before: dict[int, list[dict[str, bytes]]] = {}
+
+    def remember(
+        self: stage_state.StageState, batch: int, refs: Any, acks: list[Acknowledgement]
+    ) -> None:
+        before[id(self)] = [dict(state) for state in self._operator_state]
+        accept(self, batch, refs, acks)
+
+    def stale(self: stage_state.StageState) -> Any:
+        frozen = freeze(self)
+        old = before.get(id(self), frozen.operator_state)
+        return stage_state.FrozenState(frozen.version, frozen.keyed, frozen.snapshots, old)
+
+    stage_state.StageState.accept = remember  # type: ignore[method-assign,assignment]
+    stage_state.StageState.freeze = stale  # type: ignore[method-assign]
+
+
+BROKEN: dict[str, Callable[[], None]] = {
+    rule.__name__: rule
+    for rule in (
+        commit_before_completion,
+        no_commit_on_restore,
+        no_rewind,
+        rewind_too_far,
+        leaky_gate,
+        state_of_another_version,
+    )
+}
+
+
+def break_as_told(environment: Mapping[str, str]) -> None:
+    """Break what the environment names, if anything."""
+    name = environment.get(BREAK)
+    if name:
+        BROKEN[name]()
