@@ -70,19 +70,20 @@ class Program:
     output: str = "out"
     uid: str = "count"
     clock: ManualClock | None = None
-    interval: str = "20 ms"
+    interval: str | None = "20 ms"
     directory: str | None = "checkpoints"
     settings: dict[str, str] = field(default_factory=dict)
 
     def environment(self) -> StreamExecutionEnvironment:
-        place = {}
+        checkpoints = {}
         if self.directory is not None:
-            place["execution__checkpointing__dir"] = str(self.root / self.directory)
+            checkpoints["execution__checkpointing__dir"] = str(self.root / self.directory)
+        if self.interval is not None:
+            checkpoints["execution__checkpointing__interval"] = self.interval
         return environment(
             self.parallelism,
             **{
-                **place,
-                "execution__checkpointing__interval": self.interval,
+                **checkpoints,
                 "restart_strategy__type": "fixed-delay",
                 "restart_strategy__fixed_delay__attempts": "20",
                 "restart_strategy__fixed_delay__delay": "1 ms",

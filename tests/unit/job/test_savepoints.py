@@ -1,0 +1,205 @@
+"""Savepoints of running jobs, and jobs that begin with one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.journal import EndStatus
+from penstock.errors import (
+    CheckpointFailedError,
+    CorruptMetadataError,
+    CorruptStateError,
+    NonRestoredStateError,
+    RestoreMismatchError,
+)
+from penstock.testing import compare
+from tests.unit.job.counting import (
+    KEYS,
+    Program,
+    bursts,
+    checkpoint,
+    counted,
+    die,
+    flip_a_byte,
+    idle_after,
+    launched,
+    wait_for_lines,
+    wait_for_records,
+)
+
+BACKENDS = ["memory", "hashmap", "rocksdb"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running() -> Iterable[None]:
+    yield
+    for job in launched:
+        job.kill()
+    launched.clear()
+
+
+def saved(root: Path, records: int = 50, *, backend: str = "hashmap", parallelism: int = 2) -> Path:
+    """A savepoint of a job that has counted so many records."""
+    settings = {"state__backend__type": backend}
+    program = Program(root, idle_after(records), parallelism=parallelism, settings=settings)
+    job = program.launch()
+    wait_for_records(job, records)
+    path = Path(job.savepoint(str(root / "savepoints")).result(5))
+    job.cancel()
+    assert job.wait_for_end(5)
+    return path
+
+
+def restored(root: Path, path: Path, **settings: str) -> Program:
+    """The same program in a place of its own, from a savepoint on."""
+    return Program(
+        root / "second",
+        bursts(100),
+        settings={"execution__state_recovery__path": str(path), **settings},
+    )
+
+
+def behind(records: int) -> list[str]:
+    """What `counted` has of the numbers from `records` on."""
+    return counted(100)[records:]
+
+
+@pytest.mark.parametrize(("old", "new"), list(itertools.permutations(BACKENDS, 2))[::2])
+def test_a_savepoint_restores_into_another_backend_at_another_parallelism(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    path = saved(tmp_path, backend=old, parallelism=2)
+    program = restored(tmp_path, path, state__backend__type=new)
+    program.root.mkdir()
+    program.parallelism = 3
+    program.run()
+    # What the savepoint held back for its sink is shown by whoever restores it.
+    assert compare(behind(50), program.lines()).is_exactly_once
+    verdict = compare(counted(100), [*Program(tmp_path).lines(), *program.lines()])
+    assert verdict.is_exactly_once, verdict
+
+
+def test_restoring_a_savepoint_leaves_it_as_it_was(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    for _ in range(2):
+        program = restored(tmp_path, path)
+        program.root.mkdir(exist_ok=True)
+        program.run()
+    assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+
+
+def test_a_job_begun_with_a_savepoint_that_died_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    program = restored(tmp_path, path)
+    program.root.mkdir()
+    program.script = idle_after(80)
+    job = program.launch()
+    wait_for_records(job, 30)
+    n = checkpoint(job)
+    die(job)
+    program.script = bursts(100)
+    program.run()
+    assert program.history().recoveries()[-1].checkpoint == n
+    assert compare(behind(50), program.lines()).is_exactly_once
+
+
+def test_a_stop_commits_and_its_savepoint_goes_on_behind_it(tmp_path: Path) -> None:
+    first = Program(tmp_path, idle_after(50), interval="1 h")
+    job = first.launch()
+    wait_for_records(job, 50)
+    path = Path(job.stop(str(tmp_path / "savepoints"), drain=False).result(5))
+    assert job.wait_for_end(5)
+    assert first.verdict(50).is_exactly_once, first.verdict(50)
+    ended = first.journal().ended
+    assert ended is not None
+    assert (ended.status, ended.savepoint) == (EndStatus.STOPPED, str(path))
+    second = restored(tmp_path, path)
+    second.root.mkdir()
+    second.run()
+    verdict = compare(counted(100), [*first.lines(), *second.lines()])
+    assert verdict.is_exactly_once, verdict
+
+
+def test_a_drained_job_ends_its_sources_where_they_are(tmp_path: Path) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 50)
+    path = Path(job.stop(str(tmp_path / "savepoints"), drain=True).result(5))
+    assert job.wait_for_end(5)
+    assert (path / "_metadata").exists()
+    assert program.verdict(50).is_exactly_once, program.verdict(50)
+
+
+def test_a_plain_savepoint_leaves_the_job_as_it_is(tmp_path: Path) -> None:
+    program = Program(tmp_path, idle_after(50))
+    job = program.launch()
+    wait_for_records(job, 20)
+    for _ in range(3):
+        job.savepoint(str(tmp_path / "savepoints")).result(5)
+    wait_for_lines(program, 50)
+    die(job)
+    program.script = bursts(100)
+    program.run()
+    assert program.verdict().is_exactly_once, program.verdict()
+    assert len(list((tmp_path / "savepoints").iterdir())) == 3
+
+
+def test_a_job_without_checkpoints_can_be_saved_and_loses_nothing_by_it(tmp_path: Path) -> None:
+    program = Program(tmp_path, bursts(200), interval=None)
+    job = program.launch()
+    wait_for_records(job, 20)
+    for _ in range(3):
+        job.savepoint(str(tmp_path / "savepoints")).result(5)
+    assert job.wait_for_end(10)
+    assert program.verdict(200).is_exactly_once, program.verdict(200)
+
+
+def test_a_savepoint_without_a_place_is_refused(tmp_path: Path) -> None:
+    job = Program(tmp_path, idle_after(10)).launch()
+    with pytest.raises(CheckpointFailedError, match="savepoint-dir"):
+        job.savepoint(None).result(5)
+
+
+# -- what does not fit --------------------------------------------------------------------------
+
+
+def test_state_that_nobody_takes_over_is_refused_unless_it_may_be_dropped(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    program = restored(tmp_path, path)
+    program.root.mkdir()
+    program.uid = "renamed"
+    with pytest.raises(NonRestoredStateError, match="uid count"):
+        program.run()
+    program.settings["execution__state_recovery__ignore_unclaimed_state"] = "true"
+    program.run()
+    numbers = itertools.groupby(sorted(range(50, 100), key=lambda n: n % KEYS), lambda n: n % KEYS)
+    anew = [f"{key} {i}" for key, mine in numbers for i, _ in enumerate(mine, 1)]
+    assert compare(anew, program.lines()).is_exactly_once
+
+
+def test_a_max_parallelism_that_was_set_and_changed_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    program = restored(tmp_path, path)
+    program.root.mkdir()
+    env = program.build()
+    env.set_max_parallelism(64)
+    with pytest.raises(RestoreMismatchError, match="max parallelism 128, and 64 is set now"):
+        env.execute("count")
+
+
+@pytest.mark.parametrize("kind", ["_metadata", "*.parquet"])
+def test_a_damaged_savepoint_is_refused_and_nothing_else_is_taken(
+    tmp_path: Path, kind: str
+) -> None:
+    path = saved(tmp_path)
+    flip_a_byte(max(path.rglob(kind), key=lambda p: p.stat().st_size))
+    program = restored(tmp_path, path)
+    program.root.mkdir()
+    with pytest.raises((CorruptMetadataError, CorruptStateError)):
+        program.run()
+    assert not (program.root / "out").exists() or program.lines() == []
