@@ -8,6 +8,7 @@ from penstock.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from penstock.errors import NonRestoredStateError, RestoreMismatchError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Plan, Stage, with_max_parallelism
+from penstock.graph.transformation import OperatorKind
 from penstock.ids import OperatorUid
 from penstock.state.type_text import PICKLED, spell
 
@@ -61,6 +62,10 @@ def has_state(operator: OperatorSnapshot) -> bool:
 
 
 def _misfits(plan: Plan, node: Node, old: OperatorSnapshot) -> Iterator[str]:
+    if old.source is not None and node.kind is not OperatorKind.SOURCE:
+        yield "it was a source there; give that uid() to the source"
+    if old.sink is not None and has_state(old) and node.kind is not OperatorKind.SINK:
+        yield "it was a sink there and holds output to commit; give that uid() to the sink"
     if not is_keyed(old):
         return
     if not node.kind.is_keyed:

@@ -75,7 +75,10 @@ def life_of(
 
 def _began_with(state: JournalState, given: Path) -> bool:
     """Whether an attempt of this life of the job was given the same snapshot."""
+    last = state.last_attempt
     for attempt in reversed(state.attempts):
+        if last is None or attempt.life != last.life:
+            return False
         if attempt.given_path is not None and Path(attempt.given_path) == given:
             return True
         if attempt.fresh or attempt.given_path is not None:

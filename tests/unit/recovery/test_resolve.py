@@ -1,0 +1,194 @@
+"""Which snapshot an attempt begins with, read from journals as drivers leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checkpoint.journal import (
+    AttemptStarted,
+    CheckpointCompleted,
+    CommitsStarted,
+    EndStatus,
+    JobEnded,
+    JournalEntry,
+    JournalState,
+    journal_state,
+)
+from penstock.checkpoint.settings import Guarantee
+from penstock.errors import BadCheckpointError
+from penstock.ids import CheckpointId
+from penstock.recovery.resolve import Origin, fall_back, life_of, origins
+
+GIVEN, OTHER = Path("/savepoints/a"), Path("/savepoints/b")
+
+
+def state(*entries: JournalEntry) -> JournalState:
+    return journal_state(enumerate(entries, 1))
+
+
+def started(attempt: str = "a1", **more: Any) -> AttemptStarted:
+    return AttemptStarted(attempt, 1.0, "host", 1, **{"life": attempt, **more})
+
+
+def completed(n: int, attempt: str = "a1", *, savepoint: bool = False) -> CheckpointCompleted:
+    path = f"/savepoints/{n}" if savepoint else f"/jobs/count/chk-{n}"
+    return CheckpointCompleted(n, attempt, path, savepoint, 7, 1.0)
+
+
+def ended(status: EndStatus, attempt: str = "a1") -> JobEnded:
+    return JobEnded(attempt, status, 1.0)
+
+
+def begins(journal: JournalState, **how: Any) -> list[int | str]:
+    """What an attempt would begin with: ids of own checkpoints, paths of others."""
+    given: dict[str, Any] = {"given": None, "fresh": False, "restarting": False, **how}
+    return [o.checkpoint or str(o.path) for o in origins(journal, **given)]
+
+
+def test_a_new_job_begins_with_nothing_or_with_what_it_was_given() -> None:
+    assert begins(state()) == []
+    assert begins(state(), given=GIVEN) == [str(GIVEN)]
+
+
+def test_a_job_that_died_goes_on_from_its_newest_checkpoint_and_may_fall_back() -> None:
+    died = state(started(), completed(1), completed(2), completed(3, savepoint=True))
+    assert begins(died) == [2, 1]
+    assert begins(died, restarting=True) == [2, 1]
+
+
+def test_a_job_that_died_before_its_first_checkpoint_begins_as_it_did() -> None:
+    assert begins(state(started())) == []
+    with_savepoint = state(started(restored_path=str(GIVEN), given_path=str(GIVEN)))
+    assert begins(with_savepoint) == [str(GIVEN)]
+    assert begins(with_savepoint, given=GIVEN) == [str(GIVEN)]
+    assert begins(with_savepoint, restarting=True) == [str(GIVEN)]
+
+
+@pytest.mark.parametrize("status", [EndStatus.FINISHED, EndStatus.CANCELED, EndStatus.STOPPED])
+def test_a_job_that_came_to_an_end_begins_anew(status: EndStatus) -> None:
+    over = state(started(), completed(1), ended(status))
+    assert begins(over) == []
+    assert begins(over, given=GIVEN) == [str(GIVEN)]
+
+
+def test_a_job_that_failed_goes_on() -> None:
+    assert begins(state(started(), completed(1), ended(EndStatus.FAILED))) == [1]
+
+
+def test_fresh_means_nothing_but_not_for_restarts() -> None:
+    died = state(started(), completed(1))
+    assert begins(died, fresh=True) == []
+    assert begins(died, fresh=True, given=GIVEN) == []
+    assert begins(died, fresh=True, restarting=True) == [1]
+
+
+def test_checkpoints_before_a_fresh_start_are_not_gone_back_to() -> None:
+    fresh = state(started(), completed(1), started("a2", fresh=True))
+    assert begins(fresh) == []
+    assert begins(fresh, restarting=True) == []
+
+
+def test_another_snapshot_given_to_a_job_that_died_is_taken() -> None:
+    died = state(started(given_path=str(GIVEN), restored_path=str(GIVEN)), completed(1))
+    assert begins(died, given=OTHER) == [str(OTHER)]
+    assert begins(state(started(), completed(1)), given=GIVEN) == [str(GIVEN)]
+
+
+def test_the_same_words_again_go_on_where_the_job_was() -> None:
+    died = state(
+        started(given_path=str(GIVEN), restored_path=str(GIVEN)),
+        completed(1),
+        started("a2", life="a1", restored=1, given_path=str(GIVEN)),
+        completed(2, "a2"),
+    )
+    assert begins(died, given=GIVEN) == [2, 1]
+
+
+def test_a_snapshot_given_in_an_earlier_life_of_the_job_counts_for_that_life_only() -> None:
+    died = state(
+        started(given_path=str(GIVEN), restored_path=str(GIVEN)),
+        ended(EndStatus.FINISHED),
+        started("a2"),
+        completed(1, "a2"),
+    )
+    assert begins(died, given=GIVEN) == [str(GIVEN)]
+    assert begins(died) == [1]
+
+
+def test_a_stop_that_has_begun_to_commit_is_gone_on_from() -> None:
+    stopping: list[JournalEntry] = [started(), completed(1), completed(2, savepoint=True)]
+    assert begins(state(*stopping)) == [1]
+    assert begins(state(*stopping, CommitsStarted(2, "a1", 1.0))) == [2, 1]
+
+
+def test_commits_of_another_attempt_make_no_savepoint_the_jobs_own() -> None:
+    # A snapshot of another job may have the id of a savepoint of this one.
+    plain: list[JournalEntry] = [started(), completed(1), completed(2, savepoint=True)]
+    plain.append(started("a2", restored=1))
+    assert begins(state(*plain, CommitsStarted(2, "a2", 1.0))) == [1]
+
+
+def test_an_origin_knows_whether_its_output_may_be_seen() -> None:
+    died = state(started(), completed(1), CommitsStarted(1, "a1", 1.0), completed(2))
+    found = origins(died, given=None, fresh=False, restarting=False)
+    assert [(o.checkpoint, o.commits_started, o.crc) for o in found] == [
+        (2, False, 7),
+        (1, True, 7),
+    ]
+
+
+# -- lives --------------------------------------------------------------------------------------
+
+
+def test_a_life_goes_on_through_restarts_and_ends_with_the_job() -> None:
+    died = state(started(), completed(1))
+    assert life_of(died, "a2", None, fresh=False, restarting=False) == "a1"
+    assert life_of(died, "a2", None, fresh=False, restarting=True) == "a1"
+    assert life_of(died, "a2", None, fresh=True, restarting=False) == "a2"
+    assert life_of(died, "a2", None, fresh=True, restarting=True) == "a1"
+    over = state(started(), ended(EndStatus.FINISHED))
+    assert life_of(over, "a2", None, fresh=False, restarting=False) == "a2"
+    assert life_of(state(), "a1", None, fresh=False, restarting=False) == "a1"
+
+
+def test_a_snapshot_brings_its_life_with_it() -> None:
+    assert life_of(state(started()), "a5", "a3", fresh=False, restarting=False) == "a3"
+
+
+# -- going back ---------------------------------------------------------------------------------
+
+BAD = Origin(Path("/chk-2"), CheckpointId(2))
+OLDER = [Origin(Path("/chk-1"), CheckpointId(1))]
+
+
+def test_going_back_is_allowed_while_nothing_was_committed() -> None:
+    fall_back(BAD, "torn", OLDER, Guarantee.EXACTLY_ONCE, accept_duplicates=False)
+
+
+@pytest.mark.parametrize(
+    ("mode", "accepts", "is_allowed"),
+    [
+        (Guarantee.EXACTLY_ONCE, False, False),
+        (Guarantee.AT_MOST_ONCE, False, False),
+        (Guarantee.AT_LEAST_ONCE, False, True),
+        (Guarantee.EXACTLY_ONCE, True, True),
+    ],
+)
+def test_going_back_behind_commits_takes_somebodys_word(
+    mode: Guarantee, accepts: bool, is_allowed: bool
+) -> None:
+    bad = Origin(BAD.path, BAD.checkpoint, commits_started=True)
+    if is_allowed:
+        fall_back(bad, "torn", OLDER, mode, accept_duplicates=accepts)
+        return
+    with pytest.raises(BadCheckpointError) as refused:
+        fall_back(bad, "torn", OLDER, mode, accept_duplicates=accepts)
+    assert (refused.value.checkpoint, refused.value.older) == (2, 1)
+
+
+def test_without_an_older_checkpoint_there_is_no_going_back() -> None:
+    with pytest.raises(BadCheckpointError, match="there is no older one"):
+        fall_back(BAD, "torn", [], Guarantee.AT_LEAST_ONCE, accept_duplicates=True)
