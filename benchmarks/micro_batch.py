@@ -34,7 +34,7 @@ class Part:
 def reports_of(workload: Workload) -> list[MicroBatchReport]:
     workload.generate()
     env = environment(workload)
-    updates(env, workload).sink_to(DiscardingSink())
+    updates(env, str(workload.directory)).sink_to(DiscardingSink())
     return list(env.execute("profile").get_micro_batches())
 
 

@@ -1,6 +1,6 @@
 """penstock: a keyed process function with a value state, as a PyFlink user would write it.
 
-State is in the `hashmap` backend. Stages run concurrently and the source may read ahead, so the
+Stages run concurrently and the source may read ahead, so the
 steady rate is taken over the whole chain: all rows but those of the first micro-batch, over the
 time from the publication of the source's first micro-batch to that of the last keyed one.
 """
@@ -41,39 +41,45 @@ class Count(KeyedProcessFunction[str, str, tuple[str, int]]):
 class PenstockContender:
     """The count as a penstock job."""
 
+    backend: str
     emits_every_update: bool = True
 
     def check(self, workload: Workload) -> Answer:
         counts: dict[str, int] = {}
         emitted = 0
-        with updates(environment(workload), workload).execute_and_collect() as results:
+        env = environment(workload, self.backend)
+        with updates(env, str(workload.directory)).execute_and_collect() as results:
             for word, seen in results:
                 counts[word] = max(seen, counts.get(word, 0))
                 emitted += 1
         return Answer(counts, emitted)
 
     def measure(self, workload: Workload) -> Measurement:
-        env = environment(workload)
-        updates(env, workload).sink_to(DiscardingSink())
+        env = environment(workload, self.backend)
+        updates(env, str(workload.directory)).sink_to(DiscardingSink())
         with MemorySampler() as memory:
             reports = env.execute("count per key").get_micro_batches()
         return steady(reports, workload, memory)
 
 
-def environment(workload: Workload) -> StreamExecutionEnvironment:
+def environment(workload: Workload, backend: str = "hashmap") -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment.get_execution_environment(configuration(workload, backend))
+
+
+def configuration(workload: Workload, backend: str) -> Configuration:
     config = Configuration()
     # The same micro-batches as the others get, in place of sizes that follow the clock.
     config.set_string("penstock.micro-batch.initial-records", str(workload.rows_per_batch))
     config.set_string("penstock.micro-batch.max-records", str(workload.rows_per_batch))
     config.set_string("penstock.micro-batch.target-duration", "10 min")
-    config.set_string("state.backend.type", "hashmap")
-    return StreamExecutionEnvironment.get_execution_environment(config)
+    config.set_string("state.backend.type", backend)
+    return config
 
 
-def updates(env: StreamExecutionEnvironment, workload: Workload) -> Any:
+def updates(env: StreamExecutionEnvironment, directory: str) -> Any:
     """Words in, every (word, seen) out."""
     lines = StreamFormat.text_line_format()
-    source = FileSource.for_record_stream_format(lines, str(workload.directory)).build()
+    source = FileSource.for_record_stream_format(lines, directory).build()
     words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
     return (
         words.key_by(lambda word: word, key_type=Types.STRING())
@@ -100,4 +106,5 @@ def steady(
     )
 
 
-CONTENDER = PenstockContender()
+HASHMAP = PenstockContender("hashmap")
+ROCKSDB = PenstockContender("rocksdb")

@@ -47,6 +47,7 @@ FULL = Size(500_000, 17)
 SLOW = Size(100_000, 3)
 PYFLINK = "pyflink"
 PENSTOCK = "penstock"
+PENSTOCK_ROCKSDB = "penstock-rocksdb"
 BASELINES = ("transform-with-state", "transform-with-state-per-key")
 
 ENTRIES = (
@@ -66,7 +67,8 @@ ENTRIES = (
     ),
     Entry("native", "groupBy().count(), JVM only", "native:CONTENDER", FULL, FULL),
     Entry("bare-loop", "shuffle + bare Python dict", "bare_loop:CONTENDER", FULL, FULL),
-    Entry(PENSTOCK, "penstock", "penstock_keyed:CONTENDER", FULL, FULL),
+    Entry(PENSTOCK, "penstock, hashmap", "penstock_keyed:HASHMAP", FULL, FULL),
+    Entry(PENSTOCK_ROCKSDB, "penstock, rocksdb", "penstock_keyed:ROCKSDB", FULL, FULL),
     Entry(PYFLINK, "PyFlink, thread mode", "pyflink_keyed:CONTENDER", SLOW, SLOW),
 )
 

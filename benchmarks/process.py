@@ -9,7 +9,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 from benchmarks.job import Job, write_spec
 from benchmarks.settings import environment
@@ -17,6 +18,34 @@ from benchmarks.settings import environment
 
 class JobFailedError(Exception):
     """A contender's process ended without a result."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A job's process; at the end of the `with` it is killed with all it started."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _end(self.process)
+
+    def check(self) -> None:
+        """Raise if it has ended."""
+        if self.process.poll() is not None:
+            self.fail(_reason(self.log))
+
+    def fail(self, reason: str) -> NoReturn:
+        msg = f"{reason}; see {self.log}"
+        raise JobFailedError(msg)
 
 
 @dataclass(frozen=True)
@@ -30,35 +59,36 @@ class Runner:
 
     def run(self, job: Job, label: str) -> dict[str, Any]:
         """Run a job in a fresh process and return what it wrote."""
+        with self.start(job, label) as started:
+            try:
+                code = started.process.wait(self.timeout)
+            except subprocess.TimeoutExpired:
+                started.fail(f"no result after {self.timeout:.0f} s")
+            if code:
+                started.fail(_reason(started.log))
+        measured: dict[str, Any] = json.loads(self._file(label, "result.json").read_text())
+        return measured
+
+    def start(self, job: Job, label: str) -> Started:
+        """Start a job in a fresh process."""
         self.directory.mkdir(parents=True, exist_ok=True)
         spec, result, log = (
-            self.directory / f"{label}.{kind}" for kind in ("spec.json", "result.json", "log")
+            self._file(label, kind) for kind in ("spec.json", "result.json", "log")
         )
         write_spec(job, spec)
         result.unlink(missing_ok=True)
-        self._wait([sys.executable, "-m", "benchmarks.job", str(spec), str(result)], log)
-        measured: dict[str, Any] = json.loads(result.read_text())
-        return measured
-
-    def _wait(self, command: list[str], log: Path) -> None:
         with log.open("w") as output:
             process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", "benchmarks.job", str(spec), str(result)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **environment(self.parallelism, self.driver_memory)},
                 start_new_session=True,
             )
-            try:
-                code = process.wait(self.timeout)
-            except subprocess.TimeoutExpired as error:
-                msg = f"no result after {self.timeout:.0f} s; see {log}"
-                raise JobFailedError(msg) from error
-            finally:
-                _end(process)
-        if code:
-            msg = f"{_reason(log)}; see {log}"
-            raise JobFailedError(msg)
+        return Started(process, log)
+
+    def _file(self, label: str, kind: str) -> Path:
+        return self.directory / f"{label}.{kind}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.checkpoints.large_state import KEYED_STEP, PIECES, LargeState, StateShape
+from benchmarks.checkpoints.measured import FIRST, CheckpointCost
 from benchmarks.checkpoints.stopwatches import Stopwatches
 from penstock.checkpoint.history import CheckpointRecord
 
-VARIANTS = {
-    # What a checkpoint holds beyond the one before it, or all of the state anew.
-    ("rocksdb", "incremental"): {"execution.checkpointing.incremental": "true"},
-    ("rocksdb", "full"): {"execution.checkpointing.incremental": "false"},
-    ("hashmap", "incremental"): {},
-    ("hashmap", "full"): {"penstock.state.snapshot": "synchronous"},
+INCREMENTAL = "incremental"
+FULL = "full"
+VARIANTS: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("rocksdb", INCREMENTAL): {"execution.checkpointing.incremental": "true"},
+    ("rocksdb", FULL): {"execution.checkpointing.incremental": "false"},
+    # A changelog is incremental by itself; folded at each barrier it is written as a whole.
+    ("hashmap", INCREMENTAL): {},
+    ("hashmap", FULL): {"penstock.state.snapshot": "synchronous"},
 }
-FIRST = "first"
 
 
 def run(
@@ -27,11 +30,10 @@ def run(
     variant: str,
     megabytes: float,
     value_bytes: int,
-    shares: Sequence[float],
-    rounds: int,
+    shares: Sequence[tuple[float, int]],
     directory: str,
 ) -> dict[str, Any]:
-    """Build a state, then take `rounds` checkpoints for each share of it that changes."""
+    """Build a state; for each share of its keys, change so many and take a checkpoint, n times."""
     shape = StateShape(backend, megabytes, value_bytes)
     shutil.rmtree(directory, ignore_errors=True)
     with Stopwatches() as watches:
@@ -41,22 +43,25 @@ def run(
             job.build()
             built = time.monotonic() - began
             print(f"built {shape.keys:,} keys in {built:.1f} s", flush=True)
-            checkpoints = [_checkpoint(job, watches, FIRST, min(shares), shape.keys)]
-            for share in sorted(shares):
-                before = checkpoints[-1]["position"]
+            least = min(share for share, _ in shares)
+            checkpoints = [_checkpoint(job, watches, FIRST, least, 0)]
+            for share, rounds in sorted(shares):
                 for _ in range(rounds):
-                    one = _checkpoint(job, watches, "change", share, before)
-                    before = one["position"]
-                    checkpoints.append(one)
+                    before = checkpoints[-1].position
+                    checkpoints.append(_checkpoint(job, watches, "change", share, before))
         finally:
             job.cancel()
             shutil.rmtree(directory, ignore_errors=True)
-    return {"keys": shape.keys, "build_s": built, "checkpoints": checkpoints}
+    return {
+        "keys": shape.keys,
+        "build_s": built,
+        "checkpoints": [asdict(one) for one in checkpoints],
+    }
 
 
 def _checkpoint(
     job: LargeState, watches: Stopwatches, phase: str, share: float, before: int
-) -> dict[str, Any]:
+) -> CheckpointCost:
     """Ask for a checkpoint when most of the change is under way, so that its barrier meets data."""
     records = max(PIECES, round(job.shape.keys * share))
     end = job.change(records)
@@ -67,37 +72,29 @@ def _checkpoint(
     parts = watches.take()
     job.wait_until_processed(end)
     snapshots = [one.phases.get("snapshot", 0.0) for one in job.keyed_reports()[batches:]]
-    one = {
-        "phase": phase,
-        "share": share,
-        "changed": position - before,
-        "position": position,
-        "snapshot_s": max(snapshots, default=0.0),
-        "parts": parts,
-        **facts_of(record),
-    }
+    stats = [s for o in record.operators if o.uid == KEYED_STEP for s in o.stats]
+    cost = CheckpointCost(
+        phase=phase,
+        share=share,
+        changed=position - before,
+        position=position,
+        duration_s=record.duration_s,
+        new_bytes=record.new_bytes,
+        full_bytes=record.full_bytes,
+        start_delay_s=max(s.start_delay_s for s in stats),
+        alignment_s=max(s.alignment_s for s in stats),
+        sync_s=max(s.sync_s for s in stats),
+        async_s=max(s.async_s for s in stats),
+        snapshot_s=max(snapshots, default=0.0),
+        parts=parts,
+        steps=_steps(record),
+    )
     print(
-        f"{phase} {share:.2%}: {one['changed']:,} keys changed, {one['new_bytes'] / 1e6:,.1f} MB "
-        f"of {one['full_bytes'] / 1e6:,.1f} MB in {one['duration_s']:.2f} s",
+        f"{phase} {share:.2%}: {cost.changed:,} keys changed, {cost.new_bytes / 1e6:,.1f} MB "
+        f"of {cost.full_bytes / 1e6:,.1f} MB in {cost.duration_s:.2f} s",
         flush=True,
     )
-    return one
-
-
-def facts_of(record: CheckpointRecord) -> dict[str, Any]:
-    """What the job itself remembers of a checkpoint; times of the keyed step's slowest subtask."""
-    stats = [s for o in record.operators if o.uid == KEYED_STEP for s in o.stats]
-    return {
-        "checkpoint": record.id,
-        "duration_s": record.duration_s,
-        "new_bytes": record.new_bytes,
-        "full_bytes": record.full_bytes,
-        "start_delay_s": max(s.start_delay_s for s in stats),
-        "alignment_s": max(s.alignment_s for s in stats),
-        "sync_s": max(s.sync_s for s in stats),
-        "async_s": max(s.async_s for s in stats),
-        "steps": _steps(record),
-    }
+    return cost
 
 
 def _steps(record: CheckpointRecord) -> dict[str, float]:

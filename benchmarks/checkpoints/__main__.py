@@ -1,0 +1,231 @@
+"""Run the benchmarks of checkpoints and recovery: `python -m benchmarks.checkpoints [PART ...]`.
+
+Parts: `throughput` (with a checkpoint every 5 s beside without), `cost` (bytes and seconds by the
+size of the state and by how much changes, incremental beside full, and where the time goes) and
+`recovery` (after a failure and after a killed driver). Without a part all of them run, about 75
+minutes; `--quick` runs everything with tiny sizes in some minutes.
+
+Tables go to stdout as markdown, progress to stderr, raw numbers into a JSON file per part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.checkpoints import cost, recovery, throughput
+from benchmarks.checkpoints.measured import series_of
+from benchmarks.job import TaskJob
+from benchmarks.plan import FEW_KEYS, MANY_KEYS
+from benchmarks.process import JobFailedError, Runner
+from benchmarks.report import Sheet, markdown_sheet
+from benchmarks.results import machine_facts
+from benchmarks.workload import default_cache
+
+RESULTS = Path(__file__).parents[1] / "results"
+BACKENDS = ("hashmap", "rocksdb")
+
+
+@dataclass
+class Bench:
+    """One run of some parts: how processes are started, what was said and what failed."""
+
+    chosen: argparse.Namespace
+    runner: Runner
+    progress: Console
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, label: str, measure: Callable[[], Any]) -> Any | None:
+        """Measure one thing; a failure is told at the end and stops nothing else."""
+        self.progress.print(label, markup=False)
+        began = time.monotonic()
+        try:
+            found = measure()
+        except JobFailedError as error:
+            self.failures[label] = str(error)
+            self.progress.print(f"      failed: {error}", markup=False)
+            return None
+        self.progress.print(f"      {time.monotonic() - began:.0f} s in all")
+        return found
+
+    def save(self, part: str, measured: Any) -> None:
+        path = Path(self.chosen.results) / f"checkpoints-{part}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        document = {"machine": machine_facts(), "measured": measured, "failures": self.failures}
+        path.write_text(json.dumps(document, indent=2, default=str) + "\n")
+        self.progress.print(f"written to {path}", markup=False)
+
+    def show(self, sheet: Sheet) -> None:
+        if sheet.rows:
+            print(markdown_sheet(sheet) + "\n", flush=True)
+
+
+def run_throughput(bench: Bench) -> None:
+    chosen = bench.chosen
+    options = throughput.ThroughputOptions(
+        backends=chosen.backends,
+        keys=chosen.keys,
+        rounds=chosen.rounds,
+        seconds=chosen.seconds,
+        warm_up=chosen.warm_up,
+        interval_s=chosen.interval,
+        rows_per_batch=chosen.rows_per_batch,
+        parallelism=chosen.parallelism,
+        cache=chosen.cache,
+    )
+    measured = _run_all(bench, "throughput", list(throughput.jobs(options)), _throughput_title)
+    bench.save("throughput", measured)
+    bench.show(throughput.sheet(measured))
+
+
+def run_cost(bench: Bench) -> None:
+    chosen = bench.chosen
+    options = cost.CostOptions(
+        backends=chosen.backends,
+        megabytes=chosen.megabytes or cost.MEGABYTES,
+        shares=chosen.shares,
+        value_bytes=chosen.value_bytes,
+        rounds=chosen.checkpoints,
+        directory=chosen.cache / "state",
+    )
+    measured = _run_all(bench, "cost", list(cost.jobs(options)), _cost_title)
+    bench.save("cost", measured)
+    series = [series_of(given, result) for given, result in measured]
+    for sheet in cost.sheets(series):
+        bench.show(sheet)
+    for backend in options.backends:
+        drawn = cost.chart(series, backend)
+        if drawn is not None:
+            path = Path(chosen.charts) / f"checkpoint-cost-{backend}.svg"
+            path.write_text(drawn)
+            bench.progress.print(f"drawn in {path}", markup=False)
+
+
+def run_recovery(bench: Bench) -> None:
+    chosen = bench.chosen
+    options = recovery.RecoveryOptions(
+        backends=chosen.backends,
+        megabytes=chosen.megabytes or recovery.MEGABYTES,
+        largest_hashmap=chosen.largest_hashmap,
+        value_bytes=chosen.value_bytes,
+        rounds=chosen.recoveries,
+        directory=chosen.cache / "state",
+    )
+    cases = list(recovery.cases(options))
+    measured = []
+    for number, case in enumerate(cases, 1):
+        label = (
+            f"[{number}/{len(cases)}] recovery: {case.shape.backend}, "
+            f"{case.shape.megabytes:,.0f} MB"
+        )
+        found = bench.attempt(label, partial(recovery.measure, case, bench.runner))
+        if found is not None:
+            measured.append((case, found))
+    bench.save("recovery", [[vars(case.shape), found] for case, found in measured])
+    bench.show(recovery.sheet(measured))
+
+
+PARTS = {"throughput": run_throughput, "cost": run_cost, "recovery": run_recovery}
+
+
+def _run_all(
+    bench: Bench, part: str, jobs: Sequence[TaskJob], title: Callable[[dict[str, Any]], str]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    measured = []
+    for number, job in enumerate(jobs, 1):
+        label = f"[{number}/{len(jobs)}] {part}: {title(job.given)}"
+        name = f"checkpoints-{part}-{number}"
+        found = bench.attempt(label, partial(bench.runner.run, job, name))
+        if found is not None:
+            measured.append((job.given, found))
+    return measured
+
+
+def _throughput_title(given: dict[str, Any]) -> str:
+    interval = given["interval_s"]
+    how = "no checkpoints" if interval is None else f"a checkpoint every {interval:g} s"
+    return f"{given['backend']}, {given['keys']:,} keys, {how}"
+
+
+def _cost_title(given: dict[str, Any]) -> str:
+    return f"{given['backend']}, {given['variant']}, {given['megabytes']:,.0f} MB"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = _parse(arguments)
+    runner = Runner(
+        Path(chosen.cache) / "jobs", chosen.parallelism, chosen.driver_memory, chosen.timeout
+    )
+    bench = Bench(chosen, runner, Console(stderr=True, highlight=False))
+    print(", ".join(f"{name} {value}" for name, value in machine_facts().items()) + "\n")
+    for part in chosen.parts or PARTS:
+        PARTS[part](bench)
+    for label, reason in bench.failures.items():
+        print(f"Failed: {label}: {reason}")
+    return 1 if bench.failures else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.checkpoints",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
+    add("--quick", action="store_true", help="tiny sizes: does it all work?")
+    add("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS))
+    add("--megabytes", type=float, nargs="+", help="sizes of the state (cost, recovery)")
+    add("--value-bytes", type=int, default=1000, help="bytes of state per key (default 1000)")
+    add("--shares", type=float, nargs="+", default=list(cost.SHARES), help="of the keys, changed")
+    add("--checkpoints", type=int, default=8, help="incremental ones at 1 %% (default 8)")
+    add("--recoveries", type=int, default=3, help="of each kind, per state (default 3)")
+    add("--largest-hashmap", type=float, default=1000.0, help="MB, for recovery (default 1000)")
+    add("--keys", type=int, nargs="+", default=[FEW_KEYS, MANY_KEYS], help="for throughput")
+    add("--rounds", type=int, default=2, help="of throughput, alternating (default 2)")
+    add("--seconds", type=float, default=60.0, help="that a rate is taken over (default 60)")
+    add("--warm-up", type=float, default=10.0, help="seconds before those (default 10)")
+    add("--interval", type=float, default=5.0, help="seconds between checkpoints (default 5)")
+    add("--rows-per-batch", type=int, default=500_000, help="for throughput (default 500000)")
+    add("--parallelism", type=int, default=os.cpu_count() or 2, help="subtasks (default: cores)")
+    add("--driver-memory", default="4g", help="heap of every JVM (default 4g)")
+    add("--timeout", type=float, default=1800, help="seconds a process may take (default 1800)")
+    add("--cache", type=Path, default=default_cache(), help="where inputs, state and logs lie")
+    add("--results", type=Path, default=RESULTS, help="where the JSON goes")
+    add("--charts", type=Path, default=None, help="where pictures go (default: beside the JSON)")
+    chosen = parser.parse_args(arguments)
+    for part in chosen.parts:
+        if part not in PARTS:
+            parser.error(f"there is no part {part!r}; choose of {', '.join(PARTS)}")
+    if chosen.quick:
+        _make_quick(chosen)
+    chosen.charts = chosen.charts or chosen.results
+    return chosen
+
+
+def _make_quick(chosen: argparse.Namespace) -> None:
+    chosen.megabytes = chosen.megabytes or [2.0, 5.0]
+    chosen.checkpoints = min(chosen.checkpoints, 2)
+    chosen.recoveries = 1
+    chosen.shares = [0.01, 1.0]
+    chosen.keys = [1_000]
+    chosen.rounds = 1
+    chosen.seconds, chosen.warm_up, chosen.interval = 6.0, 2.0, 1.0
+    chosen.rows_per_batch = 20_000
+
+
+if __name__ == "__main__":
+    # Leave by an exception, so that the processes of a run are ended too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    sys.exit(main())
