@@ -14,9 +14,12 @@ import pytest
 
 import penstock.datastream
 from penstock import errors
+from penstock.checkpoint.settings import Guarantee
+from penstock.checkpoint.story import StoryEvent
 from penstock.cli.main import plans_of
 from penstock.common.config_options import ConfigOption
 from penstock.common.known_options import KNOWN_OPTIONS
+from penstock.crash_points import CrashPoint
 from penstock.datastream.not_yet import NAMES
 from penstock.graph.render import render_text
 
@@ -97,6 +100,36 @@ def test_every_missing_name_of_pyflink_is_listed_and_no_other() -> None:
     missing = {n for n in PYFLINK_NAMES.split() if n not in vars(penstock.datastream)}
     assert {n for n in PYFLINK_NAMES.split() if f"`{n}`" in listed} == missing
     assert missing <= NAMES
+
+
+def test_every_place_to_die_is_in_the_architecture_and_no_other() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text().split("## Places to die")[1].split("\n## ")[0]
+    named = {name for row in re.findall(r"^\| (`.*?) \|", text, re.M) for name in row.split(", ")}
+    assert named == {f"`{point}`" for point in CrashPoint}
+
+
+def test_modules_and_rooms_the_architecture_names_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "penstock"
+    rooms = {path.name for path in package.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert [room for room in rooms if f"`{room}`" not in text] == []
+    named = re.findall(r"`(?:penstock\.)?([a-z_]+)\.([a-z_]+)(?:\.[a-z_]+)?`", text)
+    points = {tuple(point.split(".")) for point in CrashPoint}
+    modules = [package / m[0] / m[1] for m in named if m[0] in rooms and m not in points]
+    assert len(modules) > 20
+    assert [m for m in modules if not m.with_suffix(".py").exists()] == []
+
+
+def test_the_story_of_a_checkpoint_is_told_in_words_that_exist() -> None:
+    text = (ROOT / "docs" / "checkpoints.md").read_text().split("what happened\n")[1]
+    told = re.findall(r"^ +\+\d+ ms  .*?  +([a-z ]+?)(?::.*)?$", text.split("```")[0], re.M)
+    assert len(told) == 14
+    assert set(told) <= set(StoryEvent)
+
+
+def test_the_guarantee_table_has_all_modes() -> None:
+    text = (ROOT / "docs" / "checkpoints.md").read_text().split("## Guarantees")[1]
+    assert [mode for mode in Guarantee if f"| `{mode.value}`" not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
