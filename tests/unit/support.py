@@ -91,7 +91,7 @@ class WatchedSubmitter:
         return launch(plan, configuration, batch_mode, submitter)
 
 
-def eventually(told: Callable[[], bool], seconds: float = 5.0) -> None:
+def eventually(told: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait until something is true."""
     end = time.monotonic() + seconds
     while not told():

@@ -12,8 +12,9 @@ class CheckpointFailedError(PenstockError):
         self.reason = reason
 
     def __str__(self) -> str:
-        which = f"checkpoint {self.checkpoint}" if self.checkpoint else "the checkpoint"
-        return f"{which} did not complete: {self.reason}; the job goes on, ask again"
+        if not self.checkpoint:
+            return f"the checkpoint could not be taken: {self.reason}"
+        return f"checkpoint {self.checkpoint} did not complete: {self.reason}; ask again"
 
 
 class TooManyFailedCheckpointsError(PenstockError):

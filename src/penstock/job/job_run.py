@@ -308,7 +308,10 @@ class JobRun:
             path = self.stopped_at.path if self.stopped_at is not None else None
             # The end first: without it a job without checkpoints would begin anew.
             self._journal.append(JobEnded(self._attempt_id(), status, time.time(), path))
-            self._tidy(status)
+            try:
+                self._tidy(status)
+            except (OSError, PenstockError) as error:
+                logger.warning("the job has ended, but not all of it could be removed: %s", error)
         reach(CrashPoint.JOB_FINISHED)
         self._discard_attempt()
         self.state = JobState.FINISHED if ended_itself else JobState.CANCELED

@@ -48,7 +48,7 @@ class Commits(Committer):
         self.error: Exception | None = None
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
-        self.may_go.wait(5)
+        self.may_go.wait(20)
         if self.error is not None:
             raise self.error
         self.calls.append([r.get_committable() for r in requests])
@@ -139,7 +139,7 @@ class World:
 
         def persist() -> StageSnapshot:
             if persisting is not None:
-                persisting.wait(5)
+                persisting.wait(20)
             if error is not None:
                 raise error
             name = STAGES[stage].name

@@ -157,12 +157,12 @@ def die(job: LaunchedJob) -> None:
     """End a job as if its driver was killed: nothing is written down, nothing tidied."""
     job.suspend()
     job.kill()
-    assert job.wait_for_end(5)
+    assert job.wait_for_end(20)
 
 
 def checkpoint(job: LaunchedJob) -> int:
     """Take a checkpoint now."""
-    return job._run.checkpoint().result(5).checkpoint
+    return job._run.checkpoint().result(20).checkpoint
 
 
 def wait_for_lines(program: Program, lines: int) -> None:

@@ -167,21 +167,17 @@ def test_functions_that_listen_hear_of_every_checkpoint_to_the_last(tmp_path: Pa
 
 
 def test_at_most_once_loses_perhaps_and_doubles_never(tmp_path: Path) -> None:
-    program = Program(
-        tmp_path,
-        fails=[30, 60, 90],
-        settings={"execution__checkpointing__mode": "AT_MOST_ONCE"},
-    )
+    program = Program(tmp_path, settings={"execution__checkpointing__mode": "AT_MOST_ONCE"})
     env = program.environment()
     source = ScriptedSource(bursts(100), Types.LONG())
     (
         env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-        .map(ScriptedFailures(tmp_path, [30, 60, 80]), Types.LONG())
+        .map(ScriptedFailures(tmp_path, [30, 60]), Types.LONG())
         .map(str, Types.STRING())
         .sink_to(program.sink())
     )
     env.execute("at most once")
-    assert len(program.history().recoveries()) == 3
+    assert len(program.history().recoveries()) == 2
     lines = Counter(program.lines())
     assert max(lines.values()) == 1
     assert 0 < len(lines) < 100
@@ -207,7 +203,7 @@ def test_a_job_whose_driver_died_goes_on_from_its_newest_checkpoint(
 
 def test_a_driver_that_dies_again_and_again_is_no_worse(tmp_path: Path) -> None:
     program = Program(tmp_path, bursts(100))
-    for records in (20, 40, 60):
+    for records in (25, 60):
         job = Program(tmp_path, idle_after(records)).launch()
         wait_for_lines(program, records - 10)
         die(job)
@@ -287,9 +283,13 @@ def test_the_end_is_written_down_before_checkpoints_go(
     # A driver killed while it tidies up must not look like one with nothing to go on from.
     program = Program(tmp_path, bursts(20), interval="1 h")
     seen = []
-    monkeypatch.setattr(
-        "penstock.job.job_run.JobRun._tidy", lambda *_: seen.append(program.journal().ended)
-    )
+
+    def full(*_: object) -> None:
+        seen.append(program.journal().ended)
+        message = "the disk is gone"
+        raise OSError(message)
+
+    monkeypatch.setattr("penstock.job.job_run.JobRun._tidy", full)
     program.run()
     assert [ended and ended.status for ended in seen] == [EndStatus.FINISHED]
 
@@ -395,7 +395,7 @@ def test_a_checkpoint_found_bad_by_a_restart_ends_the_job(tmp_path: Path) -> Non
     flip_a_byte(program.dir.metadata(n))
     assert program.clock is not None
     program.clock.advance(10)
-    assert job.wait_for_end(5)
+    assert job.wait_for_end(20)
     with pytest.raises(BadCheckpointError):
         job.raise_failure()
 
@@ -429,8 +429,8 @@ def test_a_driver_that_dies_behind_a_stop_does_not_emit_again_what_it_committed(
         raise SystemExit
 
     arm(CrashPoint.JOB_FINISHING, action=dies)
-    job.stop(str(tmp_path / "savepoints"), drain=drain).result(5)
-    assert job.wait_for_end(5)
+    job.stop(str(tmp_path / "savepoints"), drain=drain).result(20)
+    assert job.wait_for_end(20)
     disarm()
     after = Program(tmp_path, bursts(100))
     after.run()

@@ -16,7 +16,7 @@ from penstock.errors import (
     NonRestoredStateError,
     RestoreMismatchError,
 )
-from penstock.testing import compare
+from penstock.testing import Burst, ManualClock, Pause, compare
 from tests.unit.job.counting import (
     KEYS,
     Program,
@@ -48,9 +48,9 @@ def saved(root: Path, records: int = 50, *, backend: str = "hashmap", parallelis
     program = Program(root, idle_after(records), parallelism=parallelism, settings=settings)
     job = program.launch()
     wait_for_records(job, records)
-    path = Path(job.savepoint(str(root / "savepoints")).result(5))
+    path = Path(job.savepoint(str(root / "savepoints")).result(20))
     job.cancel()
-    assert job.wait_for_end(5)
+    assert job.wait_for_end(20)
     return path
 
 
@@ -97,7 +97,7 @@ def test_a_job_begun_with_a_savepoint_that_died_goes_on_where_it_was(tmp_path: P
     path = saved(tmp_path)
     program = restored(tmp_path, path)
     program.root.mkdir()
-    program.script = idle_after(80)
+    program.script, program.interval = idle_after(80), "1 h"
     job = program.launch()
     wait_for_records(job, 30)
     n = checkpoint(job)
@@ -112,8 +112,8 @@ def test_a_stop_commits_and_its_savepoint_goes_on_behind_it(tmp_path: Path) -> N
     first = Program(tmp_path, idle_after(50), interval="1 h")
     job = first.launch()
     wait_for_records(job, 50)
-    path = Path(job.stop(str(tmp_path / "savepoints"), drain=False).result(5))
-    assert job.wait_for_end(5)
+    path = Path(job.stop(str(tmp_path / "savepoints"), drain=False).result(20))
+    assert job.wait_for_end(20)
     assert first.verdict(50).is_exactly_once, first.verdict(50)
     ended = first.journal().ended
     assert ended is not None
@@ -129,8 +129,8 @@ def test_a_drained_job_ends_its_sources_where_they_are(tmp_path: Path) -> None:
     program = Program(tmp_path, idle_after(50), interval="1 h")
     job = program.launch()
     wait_for_records(job, 50)
-    path = Path(job.stop(str(tmp_path / "savepoints"), drain=True).result(5))
-    assert job.wait_for_end(5)
+    path = Path(job.stop(str(tmp_path / "savepoints"), drain=True).result(20))
+    assert job.wait_for_end(20)
     assert (path / "_metadata").exists()
     assert program.verdict(50).is_exactly_once, program.verdict(50)
 
@@ -140,7 +140,7 @@ def test_a_plain_savepoint_leaves_the_job_as_it_is(tmp_path: Path) -> None:
     job = program.launch()
     wait_for_records(job, 20)
     for _ in range(3):
-        job.savepoint(str(tmp_path / "savepoints")).result(5)
+        job.savepoint(str(tmp_path / "savepoints")).result(20)
     wait_for_lines(program, 50)
     die(job)
     program.script = bursts(100)
@@ -150,19 +150,22 @@ def test_a_plain_savepoint_leaves_the_job_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_job_without_checkpoints_can_be_saved_and_loses_nothing_by_it(tmp_path: Path) -> None:
-    program = Program(tmp_path, bursts(200), interval=None)
+    clock = ManualClock()
+    script = [Burst(range(50)), Pause(10), Burst(range(50, 100))]
+    program = Program(tmp_path, script, clock=clock, interval=None)
     job = program.launch()
     wait_for_records(job, 20)
     for _ in range(3):
-        job.savepoint(str(tmp_path / "savepoints")).result(5)
-    assert job.wait_for_end(10)
-    assert program.verdict(200).is_exactly_once, program.verdict(200)
+        job.savepoint(str(tmp_path / "savepoints")).result(20)
+    clock.advance(10)
+    assert job.wait_for_end(20)
+    assert program.verdict().is_exactly_once, program.verdict()
 
 
 def test_a_savepoint_without_a_place_is_refused(tmp_path: Path) -> None:
     job = Program(tmp_path, idle_after(10)).launch()
     with pytest.raises(CheckpointFailedError, match="savepoint-dir"):
-        job.savepoint(None).result(5)
+        job.savepoint(None).result(20)
 
 
 # -- what does not fit --------------------------------------------------------------------------

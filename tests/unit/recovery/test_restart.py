@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Configuration
 from penstock.errors import (
+    BadCheckpointError,
     ConfigurationError,
     FencedError,
     InvalidJobError,
@@ -230,6 +231,7 @@ def test_every_delay_lies_between_the_first_and_the_longest(
         OptionValueError("key", "value", "another"),
         InvalidJobError("no sink"),
         FencedError("job", "a1", "a2"),
+        BadCheckpointError(7, "torn", 6),
     ],
 )
 def test_what_comes_again_is_not_restarted(error: PenstockError) -> None:
