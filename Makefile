@@ -29,8 +29,9 @@ test-unit: setup ## the tests that need no Spark (seconds)
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
 
-test-crash: setup ## the tests that kill real processes
+test-crash: setup ## the tests that kill real processes, then 200 schedules of faults made from seeds
 	@$(BIN)/python -m pytest -m crash
+	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
 
 check: setup ## ruff and strict mypy
 	@$(BIN)/ruff check .

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -71,10 +71,25 @@ class Driver:
         """Whether the process has not ended."""
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Its process, which leads a group and a session of its own."""
+        return self._process.pid
+
     def kill(self) -> int:
         """Kill it with -9, with whatever it started."""
         self._signal(signal.SIGKILL)
         return self._process.wait()
+
+    def workers(self) -> list[int]:
+        """Return the Python workers of a driver on Spark: forked off a daemon of the same name."""
+        session = [
+            (int(stat.split()[0]), int(stat.rpartition(")")[2].split()[1]))
+            for stat in _stats()
+            if int(stat.rpartition(")")[2].split()[3]) == self.pid
+        ]
+        daemons = {pid for pid, _ in session if b"daemon" in _command(pid)}
+        return [pid for pid, parent in session if pid in daemons and parent in daemons]
 
     def freeze(self) -> None:
         """Stop it where it stands."""
@@ -98,8 +113,22 @@ class Driver:
         return self.log.read_text(errors="replace")[-3000:]
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.is_running:
+        # Also when the driver itself is gone: what it started may outlive it.
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
+
+
+def _stats() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            yield path.read_text(errors="replace")
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 @contextmanager
@@ -109,8 +138,7 @@ def started(variant: Variant, environment: Mapping[str, str] | None = None) -> I
     try:
         yield driver
     finally:
-        if driver.is_running:
-            driver.kill()
+        driver.kill()
 
 
 def crash_at(point: str, nth: int) -> dict[str, str]:
