@@ -241,7 +241,7 @@ class Damage(Fault):
             return variant
         newest = state.restorable[-1]
         rng = random.Random(self.seed)
-        files = checkpoint_files(variant, Path(newest.path))
+        files = checkpoint_files(variant, newest.path)
         path = rng.choice([files[0], rng.choice(files)])
         good = path.read_bytes()
         _damage(path, rng)
@@ -272,7 +272,7 @@ def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
 
 def check_savepoints(variant: Variant) -> None:
     """Every savepoint there is, is complete; every one the journal knows, is there."""
-    known = {Path(c.path) for c in journal_of(variant).completed if c.savepoint}
+    known = {located(variant, c.path) for c in journal_of(variant).completed if c.savepoint}
     found = set(variant.savepoints.glob("savepoint-*/_metadata"))
     assert known <= {path.parent for path in found}, f"{known} should be in {found}"
     for path in found:
@@ -280,8 +280,14 @@ def check_savepoints(variant: Variant) -> None:
             verify_files(path.parent, operator.savepoint)
 
 
-def checkpoint_files(variant: Variant, path: Path) -> list[Path]:
-    """The files of a checkpoint, its metadata first."""
+def located(variant: Variant, named: str) -> Path:
+    """Where a snapshot lies that the journal names."""
+    return job_dir(variant).path / named
+
+
+def checkpoint_files(variant: Variant, named: str) -> list[Path]:
+    """The files of a checkpoint that the journal names, its metadata first."""
+    path = located(variant, named)
     metadata = _metadata(path / "_metadata")
     shared = job_dir(variant).shared
     return [path / "_metadata", *(shared / name for name in files_of(metadata))]

@@ -114,8 +114,10 @@ def play(schedule: Schedule, directory: Path) -> Outcome:
             Nothing().play(variant)
         attempts = journal_of(variant).attempts_so_far
         verdict = judge(variant.fast, variant.slow, read_results(variant.output))
-    except AssertionError as error:
-        return Outcome(schedule, time.monotonic() - began, attempts, failure=str(error))
+    except Exception as error:
+        # Whatever it was, it belongs into this schedule's line and not into the way of the others.
+        what = str(error) if isinstance(error, AssertionError) else repr(error)
+        return Outcome(schedule, time.monotonic() - began, attempts, failure=what)
     return Outcome(schedule, time.monotonic() - began, attempts, verdict)
 
 

@@ -172,7 +172,7 @@ def damage_newest(variant: Variant, point: CrashPoint, what: str) -> tuple[Path,
     with started(variant, crash_at(point, 3)) as driver:
         assert driver.wait() == -9, driver.words()
     newest = journal_of(variant).restorable[-1]
-    path = checkpoint_files(variant, Path(newest.path))[0 if what == "_metadata" else -1]
+    path = checkpoint_files(variant, newest.path)[0 if what == "_metadata" else -1]
     good = path.read_bytes()
     middle = len(good) // 2
     path.write_bytes(good[:middle] + bytes([good[middle] ^ 4]) + good[middle + 1 :])
