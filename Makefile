@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test test-unit test-spark test-crash check fix bench bench-pyflink clean
+.PHONY: help setup demo test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-pyflink clean
 
 help: ## list the tasks
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## make .venv with penstock and its tools in it (quick the second time)
 
@@ -42,8 +42,13 @@ fix: setup ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## throughput and fixed cost against Spark's own ways, in one run
+bench: bench-keyed bench-checkpoints ## all benchmarks but PyFlink (about 1.5 hours)
+
+bench-keyed: setup ## throughput and fixed cost against Spark's own ways (25 minutes)
 	@$(BIN)/python -m benchmarks.run
+
+bench-checkpoints: setup ## what checkpoints and recoveries cost (about 1 hour)
+	@$(BIN)/python -m benchmarks.checkpoints
 
 bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
 	@$(BIN)/python -m benchmarks.run --pyflink

@@ -2,7 +2,7 @@
 
 Parts: `throughput` (with a checkpoint every 5 s beside without), `cost` (bytes and seconds by the
 size of the state and by how much changes, incremental beside full, and where the time goes) and
-`recovery` (after a failure and after a killed driver). Without a part all of them run, about 75
+`recovery` (after a failure and after a killed driver). Without a part all of them run, about 60
 minutes; `--quick` runs everything with tiny sizes in some minutes.
 
 Tables go to stdout as markdown, progress to stderr, raw numbers into a JSON file per part.
