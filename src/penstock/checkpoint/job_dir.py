@@ -96,6 +96,18 @@ class JobDir:
         """The directory of a checkpoint."""
         return self.path / f"chk-{checkpoint}"
 
+    def named(self, path: str) -> str:
+        """Return a snapshot's path as the journal has it.
+
+        What lies in the job's directory is named from there, so that it may be moved as a whole.
+        """
+        place = Path(path)
+        return str(place.relative_to(self.path)) if place.is_relative_to(self.path) else path
+
+    def located(self, named: str) -> Path:
+        """Return where a snapshot lies that the journal names."""
+        return self.path / named
+
     def metadata(self, checkpoint: CheckpointId | int) -> Path:
         """The file that is a checkpoint."""
         return self.chk(checkpoint) / METADATA

@@ -75,6 +75,7 @@ class CheckpointCompleted(Struct, frozen=True, tag=True):
     checkpoint: int
     attempt: str
     path: str
+    """As `JobDir.named` has it."""
     savepoint: bool
     metadata_crc: int
     time: float

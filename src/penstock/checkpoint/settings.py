@@ -84,7 +84,6 @@ class CheckpointSettings:
     savepoint_directory: Path | None
     incremental: bool
     synchronous: bool
-    final_checkpoint: bool
     restore_path: Path | None
     claim_mode: ClaimMode
     allow_non_restored_state: bool
@@ -95,7 +94,6 @@ class CheckpointSettings:
     job_id: str | None
     exception_history: int
     checkpoint_history: int
-    attempt_history: int
 
 
 def read_checkpoint_settings(
@@ -124,7 +122,6 @@ def read_checkpoint_settings(
         savepoint_directory=read(configuration, checkpoints.SAVEPOINT_DIR),
         incremental=read(configuration, checkpoints.INCREMENTAL_CHECKPOINTS),
         synchronous=read(configuration, checkpoints.STATE_SNAPSHOT) == "synchronous",
-        final_checkpoint=read(configuration, checkpoints.CHECKPOINTS_AFTER_TASKS_FINISH),
         restore_path=read(configuration, checkpoints.RESTORE_PATH),
         claim_mode=ClaimMode(read(configuration, checkpoints.CLAIM_MODE)),
         allow_non_restored_state=read(configuration, checkpoints.IGNORE_UNCLAIMED_STATE),
@@ -135,7 +132,6 @@ def read_checkpoint_settings(
         job_id=read(configuration, checkpoints.JOB_ID),
         exception_history=read(configuration, recovery.EXCEPTION_HISTORY),
         checkpoint_history=read(configuration, checkpoints.CHECKPOINT_HISTORY),
-        attempt_history=read(configuration, recovery.ATTEMPT_HISTORY),
     )
     for contradiction in _contradictions(settings):
         raise ConfigurationError(contradiction)

@@ -148,7 +148,7 @@ class CheckpointStore:
                 CheckpointCompleted(
                     checkpoint=completed.checkpoint,
                     attempt=self._attempt,
-                    path=completed.path,
+                    path=self._dir.named(completed.path),
                     savepoint=completed.is_savepoint,
                     metadata_crc=completed.crc,
                     time=time.time(),

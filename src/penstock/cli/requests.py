@@ -252,7 +252,7 @@ class _Conversation:
 
 def _kept_checkpoint(job: JobDir) -> str | None:
     kept = [c for c in Journal(job.storage, job.key).state().completed if not c.savepoint]
-    return kept[-1].path if kept else None
+    return str(job.located(kept[-1].path)) if kept else None
 
 
 def _local(path: str | None, hint: str) -> str | None:

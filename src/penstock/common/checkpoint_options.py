@@ -123,13 +123,6 @@ STATE_SNAPSHOT = ConfigOption(
     "Whether a stage goes on while its part of a checkpoint is made durable, or waits for it.",
     fallback_keys=("state.backend.async",),
 )
-CHECKPOINTS_AFTER_TASKS_FINISH = ConfigOption(
-    "execution.checkpointing.checkpoints-after-tasks-finish",
-    BOOLEAN,
-    True,
-    "Whether a job whose input has ended takes one last checkpoint before it finishes.",
-    fallback_keys=("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
-)
 RESTORE_PATH: ConfigOption[Path | None] = ConfigOption(
     "execution.state-recovery.path",
     LOCAL_PATH,
@@ -192,7 +185,6 @@ CHECKPOINT_OPTIONS: tuple[ConfigOption[Any], ...] = (
     CHECKPOINT_STORAGE,
     INCREMENTAL_CHECKPOINTS,
     STATE_SNAPSHOT,
-    CHECKPOINTS_AFTER_TASKS_FINISH,
     RESTORE_PATH,
     CLAIM_MODE,
     IGNORE_UNCLAIMED_STATE,

@@ -11,6 +11,7 @@ _TRACKING = "keyed-state-enabled sample-interval history-size state-name-as-vari
 # A prefix, and the rest of each key under it.
 _GROUPS: Mapping[str, str] = {
     "execution.checkpointing.": """
+        checkpoints-after-tasks-finish checkpoints-after-tasks-finish.enabled
         interval-during-backlog sync-phase-timeout create-subdir data-inline-threshold
         write-buffer-size snapshot-compression aligned-checkpoint-timeout during-recovery.enabled
         cleaner.parallel-mode local-backup.enabled local-backup.dirs
@@ -72,7 +73,7 @@ _GROUPS: Mapping[str, str] = {
         sync.enforce-local checkpoint.transfer-thread-num
     """,
     "heartbeat.": "rpc-failure-threshold",
-    "jobmanager.execution.": "failover-strategy",
+    "jobmanager.execution.": "failover-strategy attempts-history-size",
 }
 
 _PREFIXES = (

@@ -123,12 +123,6 @@ EXCEPTION_HISTORY = ConfigOption(
     16,
     "Failures of a job that are kept for reading.",
 )
-ATTEMPT_HISTORY = ConfigOption(
-    "jobmanager.execution.attempts-history-size",
-    NON_NEGATIVE_INTEGER,
-    16,
-    "Recoveries of a job that are kept for reading.",
-)
 
 RECOVERY_OPTIONS: tuple[ConfigOption[Any], ...] = (
     RESTART_STRATEGY,
@@ -146,5 +140,4 @@ RECOVERY_OPTIONS: tuple[ConfigOption[Any], ...] = (
     HEARTBEAT_INTERVAL,
     HEARTBEAT_TIMEOUT,
     EXCEPTION_HISTORY,
-    ATTEMPT_HISTORY,
 )

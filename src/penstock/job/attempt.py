@@ -21,6 +21,7 @@ from penstock.connectors.sink import PublisherContext, SinkPublisher
 from penstock.connectors.source import EnumeratorContext
 from penstock.crash_points import CrashPoint, reach
 from penstock.datastream.functions import CheckpointListener
+from penstock.errors import RestoreMismatchError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
@@ -103,6 +104,9 @@ class Attempt:
             )
             committer = node.function.committer(context)
             state = self._parts.restored.sinks.get(node.uid)
+            if committer is None and state is not None and state.committables:
+                reason = "what it prepared there is not committed, and this sink cannot commit"
+                raise RestoreMismatchError(node.name, "the snapshot", reason)
             if committer is not None:
                 self._committers[node.uid] = committer
                 if state is not None:

@@ -309,25 +309,25 @@ class JobRun:
             # The end first: without it a job without checkpoints would begin anew.
             self._journal.append(JobEnded(self._attempt_id(), status, time.time(), path))
             try:
-                self._tidy(status)
+                self._tidy(self._journal.state(), status)
             except (OSError, PenstockError) as error:
                 logger.warning("the job has ended, but not all of it could be removed: %s", error)
         reach(CrashPoint.JOB_FINISHED)
         self._discard_attempt()
         self.state = JobState.FINISHED if ended_itself else JobState.CANCELED
 
-    def _tidy(self, status: EndStatus) -> None:
-        """Delete the checkpoints of a job that is over, unless they were to be kept."""
+    def _tidy(self, state: JournalState, status: EndStatus) -> None:
+        """Delete the checkpoints of a life that is over, unless they were to be kept.
+
+        Those of older lives that were kept, or left alone by a fresh start, are not touched.
+        """
         keeps = self._parts.checkpoints.retention is Retention.RETAIN_ON_CANCELLATION
         if status is EndStatus.CANCELED and keeps:
             return
         self._journal.check_tail()
-        state = self._journal.state()
-        store = self._store(self._attempt_id())
-        for completed in state.completed:
-            if not completed.savepoint:
-                store.discard([CheckpointId(completed.checkpoint)])
-        shutil.rmtree(self._dir.shared, ignore_errors=True)
+        mine = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
+        self._store(self._attempt_id()).discard(mine)
+        self._kept.sweep()
 
     def _fail(self, failure: BaseException) -> None:
         self.failure = failure
@@ -400,8 +400,7 @@ class JobRun:
                     accept_duplicates=parts.checkpoints.accept_duplicates,
                 )
                 logger.warning(
-                    "checkpoint %s is damaged (%s): going back to %s, none of whose successors "
-                    "was committed",
+                    "checkpoint %s is damaged (%s): going back to %s",
                     origin.checkpoint,
                     damage,
                     candidates[0].checkpoint,
@@ -441,7 +440,10 @@ class JobRun:
             parts.work_dir, parts.local_dir, attempt_id, self._dir.path, self._dir.key, life
         )
         self._win(attempt_id, snapshot, origin, restarting=restarting)
-        self._kept.remove_leftovers(state, layout)
+        if state.ended is not None and state.is_over:
+            # A driver that died behind the end of the life before had no time for this.
+            self._tidy(state, state.ended.status)
+        self._kept.remove_leftovers(layout)
         store = self._store(attempt_id)
         reach(CrashPoint.RECOVERY_RESOLVED)
         self._submitter = parts.make_submitter(plan, layout)
@@ -501,7 +503,7 @@ class JobRun:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 restored=None if origin is None else origin.checkpoint,
-                restored_path=None if snapshot is None else str(snapshot.path),
+                restored_path=None if snapshot is None else self._dir.named(str(snapshot.path)),
                 given_path=None if given is None else str(given),
                 fresh=self._parts.fresh and not restarting,
                 life=self._life(),
@@ -521,7 +523,8 @@ class JobRun:
         )
 
     def _read(self, origin: Origin) -> Snapshot:
-        path = origin.path.parent if origin.path.name == METADATA else origin.path
+        path = self._dir.located(str(origin.path))
+        path = path.parent if path.name == METADATA else path
         file = path / METADATA
         if origin.checkpoint is None and not file.exists():
             raise NotASavepointError(str(origin.path), f"there is no {METADATA} in it")

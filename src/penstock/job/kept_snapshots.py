@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.job_dir import METADATA, JobDir
-from penstock.checkpoint.journal import Journal, JournalState
+from penstock.checkpoint.journal import Journal
 from penstock.checkpoint.metadata import CheckpointMetadata, files_of
 from penstock.checkpoint.metadata_codec import decode_metadata
 from penstock.checkpoint.shared_files import sweep
@@ -30,11 +31,12 @@ class KeptSnapshots:
         self._dir = job_dir
         self._journal = journal
 
-    def remove_leftovers(self, state: JournalState, mine: Layout) -> None:
+    def remove_leftovers(self, mine: Layout) -> None:
         """Remove what dead attempts left behind.
 
         Called by an attempt that has won the journal, before any of its tasks runs.
         """
+        state = self._journal.state()
         for attempt in state.attempts[-3:]:
             for directory in map(Path, attempt.work_dirs):
                 ours = directory in (mine.shared, mine.local)
@@ -48,12 +50,18 @@ class KeptSnapshots:
             if checkpoint not in counted:
                 # Never won the journal, or was discarded there by a driver that then died.
                 self._dir.storage.delete_tree(self._dir.chk(checkpoint).name)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Delete the state files that none of them needs; no task of the job may run."""
         kept = self._read_all()
         if kept is not None and self._dir.shared.is_dir():
             sweep(
                 self._dir.shared,
                 {self._dir.shared / name for m in kept if _is_own(m) for name in files_of(m)},
             )
+            with contextlib.suppress(OSError):
+                self._dir.shared.rmdir()
 
     def hold(self, files: FileKeeper) -> RetainedPositions:
         """Let every one of them hold its state files; return where sources stand in each."""
@@ -95,7 +103,7 @@ class KeptSnapshots:
         unreadable: list[int] = []
         state = self._journal.state()
         for completed in state.completed:
-            path = Path(completed.path) / METADATA
+            path = self._dir.located(completed.path) / METADATA
             if completed.savepoint and not path.exists():
                 continue  # its owner has moved or deleted it
             try:

@@ -27,7 +27,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.errors import JobAlreadyRunningError, JobCancelledError
+from penstock.errors import JobAlreadyRunningError, JobCancelledError, UnwritablePathError
 from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, JobKey, StageId
 from penstock.job.interrupts import Interrupts
@@ -71,8 +71,10 @@ def launch(
     settings = read_settings(configuration, checkpoints, batch_mode)
     restart = read_restart_strategy(configuration, checkpointing=checkpoints.enabled)
     key = job_key(checkpoints.job_id, plan.job_name)
-    work_dir, temporary = _work_dir(settings, key)
+    outlives = checkpoints.directory is not None
+    work_dir, temporary = _work_dir(settings, key, is_all=outlives)
     job_dir = JobDir(checkpoints.directory or temporary or work_dir, key)
+    _make(job_dir.path)
     running = _started_here.get(job_dir.path)
     if running is not None and not running.wait_for_end(0):
         raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")
@@ -114,7 +116,6 @@ def launch(
             make_submitter=submitter,
         )
     )
-    outlives = checkpoints.directory is not None
     job = LaunchedJob(plan, key, run, temporary, outlives=outlives)
     _started_here[job_dir.path] = job
     try:
@@ -283,12 +284,15 @@ def _end_running_jobs() -> None:
         job.wait_for_end(10.0)
 
 
-def _work_dir(settings: JobSettings, key: JobKey) -> tuple[Path, Path | None]:
-    """Return where attempts work, and the temporary directory around it if there is one."""
+def _work_dir(settings: JobSettings, key: JobKey, *, is_all: bool) -> tuple[Path, Path | None]:
+    """Return where attempts work, and the temporary directory it is, or is in.
+
+    `is_all` says that nothing else of the job is temporary.
+    """
     if settings.work_dir is not None:
         return settings.work_dir / f"penstock-{key}-{os.urandom(3).hex()}", None
     temporary = Path(tempfile.mkdtemp(prefix="penstock-"))
-    return temporary / "penstock-work", temporary
+    return (temporary if is_all else temporary / "penstock-work"), temporary
 
 
 def _begins_fresh(configuration: Configuration, job_dir: JobDir) -> bool:
@@ -298,6 +302,13 @@ def _begins_fresh(configuration: Configuration, job_dir: JobDir) -> bool:
         return read(configuration, FRESH)
     attempts = Journal(job_dir.storage, job_dir.key).state().attempts
     return not any(attempt.fresh and attempt.time >= since for attempt in attempts)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwritablePathError(str(directory), error.strerror or str(error)) from error
 
 
 def _local_dir(settings: JobSettings, job_dir: JobDir) -> Path:

@@ -31,12 +31,11 @@ def test_defaults_are_flinks() -> None:
     assert settings.storage is StorageKind.JOBMANAGER
     assert (settings.directory, settings.savepoint_directory) == (None, None)
     assert (settings.incremental, settings.synchronous) == (False, False)
-    assert settings.final_checkpoint
     assert (settings.restore_path, settings.claim_mode) == (None, ClaimMode.NO_CLAIM)
     assert (settings.allow_non_restored_state, settings.accept_duplicates) == (False, False)
     assert (settings.committer_retries, settings.job_id) == (10, None)
     assert (settings.heartbeat_interval_s, settings.heartbeat_timeout_s) == (10.0, 50.0)
-    assert settings.exception_history == settings.attempt_history == 16
+    assert settings.exception_history == 16
     assert settings.checkpoint_history == 10
 
 
@@ -63,7 +62,6 @@ def test_all_is_read_from_flinks_keys() -> None:
             "execution.checkpointing.dir": "/c",
             "execution.checkpointing.savepoint-dir": "file:///s",
             "execution.checkpointing.incremental": "true",
-            "execution.checkpointing.checkpoints-after-tasks-finish": False,
             "execution.state-recovery.path": "/c/chk-7",
             "execution.state-recovery.claim-mode": "CLAIM",
             "execution.state-recovery.ignore-unclaimed-state": True,
@@ -79,7 +77,6 @@ def test_all_is_read_from_flinks_keys() -> None:
     assert settings.storage is StorageKind.FILESYSTEM
     assert (settings.directory, settings.savepoint_directory) == (Path("/c"), Path("/s"))
     assert (settings.incremental, settings.synchronous) == (True, True)
-    assert not settings.final_checkpoint
     assert (settings.restore_path, settings.claim_mode) == (Path("/c/chk-7"), ClaimMode.CLAIM)
     assert settings.allow_non_restored_state
     assert (settings.job_id, settings.committer_retries) == ("count-1", 0)
@@ -96,7 +93,6 @@ def test_older_spellings_are_read() -> None:
             "execution.savepoint.path": "/s/savepoint-1",
             "execution.savepoint-restore-mode": "CLAIM",
             "execution.savepoint.ignore-unclaimed-state": True,
-            "execution.checkpointing.checkpoints-after-tasks-finish.enabled": False,
         }
     )
     assert (settings.directory, settings.savepoint_directory) == (Path("/c"), Path("/s"))
@@ -104,7 +100,6 @@ def test_older_spellings_are_read() -> None:
     assert settings.restore_path == Path("/s/savepoint-1")
     assert settings.claim_mode is ClaimMode.CLAIM
     assert settings.allow_non_restored_state
-    assert not settings.final_checkpoint
 
 
 def test_state_may_go_into_the_metadata_of_a_directory() -> None:

@@ -55,7 +55,7 @@ def test_what_is_written_counts_only_once_it_has_won(tmp_path: Path) -> None:
     assert world.journal.state().restorable == ()
     world.store.win(completed)
     (entry,) = world.journal.state().restorable
-    assert (entry.checkpoint, entry.path, entry.metadata_crc) == (1, completed.path, completed.crc)
+    assert (entry.checkpoint, entry.path, entry.metadata_crc) == (1, "chk-1", completed.crc)
     assert world.store.retained == [1]
 
 

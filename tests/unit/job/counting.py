@@ -138,7 +138,7 @@ class Program:
 
     @property
     def dir(self) -> JobDir:
-        (only,) = jobs_in(self.root / "checkpoints")
+        (only,) = jobs_in(self.root / (self.directory or "checkpoints"))
         return only
 
     def journal(self) -> JournalState:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.journal import EndStatus
+from penstock.checkpoint.metadata import files_of
+from penstock.checkpoint.metadata_codec import decode_metadata
 from penstock.common import Types, WatermarkStrategy
 from penstock.connectors.discard import DiscardingSink
 from penstock.crash_points import CrashPoint, arm, disarm
@@ -236,6 +238,35 @@ def test_a_fresh_start_restores_nothing_and_deletes_nothing(tmp_path: Path) -> N
     assert program.verdict(40).is_exactly_once, program.verdict(40)
     assert len(old.lines()) == before
     assert kept.checkpoint not in [c.checkpoint for c in program.journal().restorable]
+    # It is still there when the job that began anew has finished and tidied up.
+    metadata = old.dir.metadata(kept.checkpoint)
+    held = files_of(decode_metadata(metadata.read_bytes(), str(metadata)))
+    assert held
+    assert all((old.dir.shared / name).exists() for name in held)
+
+
+def test_a_job_goes_on_where_its_directory_was_moved_to(tmp_path: Path) -> None:
+    old = Program(tmp_path, idle_after(50))
+    job = old.launch()
+    wait_for_lines(old, 50)
+    die(job)
+    (tmp_path / "checkpoints").rename(tmp_path / "moved")
+    program = Program(tmp_path, bursts(100), directory="moved")
+    program.run()
+    assert program.verdict().is_exactly_once, program.verdict()
+    assert program.journal().attempts[-1].restored is not None
+
+
+def test_checkpoints_of_a_life_whose_driver_died_behind_its_end_go_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(tmp_path, bursts(30))
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.job.job_run.JobRun._tidy", lambda *_: None)
+        program.run()
+    assert program.dir.checkpoints_on_disk()
+    Program(tmp_path, bursts(30), output="again").run()
+    assert program.dir.checkpoints_on_disk() == []
 
 
 def test_a_job_that_finished_begins_anew(tmp_path: Path) -> None:
