@@ -154,6 +154,7 @@ class StopAndRestore(Fault):
     parallelism: int
     backend: str
     drain: bool = False
+    claim: bool = False
 
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
@@ -165,12 +166,55 @@ class StopAndRestore(Fault):
         got = None if answer is None else answer()
         if got is None or not got.ok or got.path is None:
             return variant
+        mode = {"execution.state-recovery.claim-mode": "CLAIM" if self.claim else "NO_CLAIM"}
         return _replace(
-            variant, parallelism=self.parallelism, backend=self.backend, restore=got.path
+            variant,
+            parallelism=self.parallelism,
+            backend=self.backend,
+            restore=got.path,
+            settings={**variant.settings, **mode},
         )
 
     def __str__(self) -> str:
-        return f"stop and restore with {self.backend}, parallelism {self.parallelism}"
+        how = "drain" if self.drain else "stop"
+        claim = ", claimed" if self.claim else ""
+        return f"{how} and restore with {self.backend}, parallelism {self.parallelism}{claim}"
+
+
+@dataclass(frozen=True, slots=True)
+class KilledStop(Fault):
+    """The job is to stop with a savepoint, and dies on the way; it goes on, or has stopped.
+
+    The driver dies at the nth passing of a point from the request on.
+    """
+
+    point: CrashPoint
+    nth: int = 1
+    drain: bool = False
+
+    def play(self, variant: Variant) -> Variant:
+        with started(variant) as driver:
+            if not driver.wait_until(lambda: completed_checkpoints(variant) > 0):
+                _expect(driver, driver.wait(), {0})
+                return variant
+            driver.kill()
+        # From here on nothing but the stop makes a checkpoint.
+        quiet = _replace(variant, interval_ms=None, records=1_000_000)
+        attempts = journal_of(variant).attempts_so_far
+        where = f"{CrashPoint.COORDINATOR_TRIGGERED}:1 {self.point}:{self.nth}"
+        with started(quiet, {CRASH_BEHIND: where}) as driver:
+            if driver.wait_until(lambda: journal_of(variant).attempts_so_far > attempts):
+                time.sleep(0.1)
+                ask(variant, Stop(self.drain))
+            _expect(driver, driver.wait(), {0, KILLED})
+        check_savepoints(variant)
+        ended = journal_of(variant).ended
+        if ended is None or ended.savepoint is None:
+            return variant
+        return _replace(variant, restore=ended.savepoint)
+
+    def __str__(self) -> str:
+        return f"kill a {'drain' if self.drain else 'stop'} at {self.point}:{self.nth}"
 
 
 @dataclass(frozen=True, slots=True)

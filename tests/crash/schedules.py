@@ -29,6 +29,7 @@ from tests.crash.faults import (
     DiskFull,
     Fault,
     KilledSavepoint,
+    KilledStop,
     KillLater,
     Nothing,
     Rescale,
@@ -175,7 +176,17 @@ _FAULTS: tuple[Callable[[random.Random, Variant], Fault], ...] = (
         rng.uniform(0.0, 0.6),
         rng.choice([None, None, CrashPoint.SAVEPOINT_WRITTEN]),
     ),
-    lambda rng, v: StopAndRestore(rng.randint(1, 3), rng.choice([v.backend, "hashmap", "memory"])),
+    lambda rng, v: StopAndRestore(
+        rng.randint(1, 3),
+        rng.choice([v.backend, "hashmap", "memory"]),
+        drain=rng.random() < 0.3,
+        claim=rng.random() < 0.3,
+    ),
+    lambda rng, _: KilledStop(
+        rng.choice([p for p in CrashPoint if p.startswith(("sink", "coordinator", "journal"))]),
+        rng.randint(1, 2),
+        drain=rng.random() < 0.3,
+    ),
     lambda rng, _: Zombie(
         rng.choice([p for p in CrashPoint if not p.startswith(("recovery", "savepoint"))]),
         rng.randint(1, 4),

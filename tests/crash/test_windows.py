@@ -17,6 +17,7 @@ from tests.crash.faults import (
     DiskFull,
     Fault,
     KilledSavepoint,
+    KilledStop,
     Rescale,
     StopAndRestore,
     Zombie,
@@ -100,6 +101,16 @@ def test_a_savepoint_is_there_completely_or_not_at_all(tmp_path: Path, point: Cr
 
 def test_a_job_stopped_with_a_savepoint_goes_on_in_another_shape(tmp_path: Path) -> None:
     outcome = through(tmp_path, StopAndRestore(3, "memory"), CrashAt(CrashPoint.SINK_COMMITTED, 2))
+    assert outcome.is_good, outcome
+
+
+@pytest.mark.parametrize(
+    "point", [CrashPoint.COORDINATOR_COMPLETED, CrashPoint.SINK_COMMITTED, CrashPoint.JOB_FINISHING]
+)
+def test_a_job_killed_while_it_stops_goes_on_or_has_stopped(
+    tmp_path: Path, point: CrashPoint
+) -> None:
+    outcome = through(tmp_path, KilledStop(point))
     assert outcome.is_good, outcome
 
 
