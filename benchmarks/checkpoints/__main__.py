@@ -96,6 +96,7 @@ def run_cost(bench: Bench) -> None:
         megabytes=chosen.megabytes or cost.MEGABYTES,
         shares=chosen.shares,
         value_bytes=chosen.value_bytes,
+        settling=chosen.settling,
         rounds=chosen.checkpoints,
         directory=chosen.cache / "state",
     )
@@ -190,6 +191,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--value-bytes", type=int, default=1000, help="bytes of state per key (default 1000)")
     add("--shares", type=float, nargs="+", default=list(cost.SHARES), help="of the keys, changed")
     add("--checkpoints", type=int, default=8, help="incremental ones at 1 %% (default 8)")
+    add("--settling", type=int, default=3, help="checkpoints not counted (default 3)")
     add("--recoveries", type=int, default=3, help="of each kind, per state (default 3)")
     add("--largest-hashmap", type=float, default=1000.0, help="MB, for recovery (default 1000)")
     add("--keys", type=int, nargs="+", default=[FEW_KEYS, MANY_KEYS], help="for throughput")
@@ -216,6 +218,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _make_quick(chosen: argparse.Namespace) -> None:
     chosen.megabytes = chosen.megabytes or [2.0, 5.0]
+    chosen.settling = min(chosen.settling, 1)
     chosen.checkpoints = min(chosen.checkpoints, 2)
     chosen.recoveries = 1
     chosen.shares = [0.01, 1.0]

@@ -32,6 +32,7 @@ class CostOptions:
     megabytes: Sequence[float]
     shares: Sequence[float]
     value_bytes: int
+    settling: int
     rounds: int
     directory: Path
 
@@ -56,6 +57,7 @@ def _job(options: CostOptions, backend: str, variant: str, megabytes: float) -> 
             "variant": variant,
             "megabytes": megabytes,
             "value_bytes": options.value_bytes,
+            "settling": options.settling,
             # What is large takes long, and is not told by chance from one round to the next.
             "shares": [
                 (share, options.rounds if share == TYPICAL and variant != FULL else few)

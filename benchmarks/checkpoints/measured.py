@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 
+SETTLING = "settling"
+CHANGE = "change"
+
 
 @dataclass(frozen=True)
 class CheckpointCost:
@@ -50,10 +53,7 @@ class Series:
         return Costs([one for one in self._changes() if one.share == share])
 
     def _changes(self) -> list[CheckpointCost]:
-        return [one for one in self.checkpoints if one.phase != FIRST]
-
-
-FIRST = "first"
+        return [one for one in self.checkpoints if one.phase == CHANGE]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.checkpoints.large_state import KEYED_STEP, PIECES, LargeState, StateShape
-from benchmarks.checkpoints.measured import FIRST, CheckpointCost
+from benchmarks.checkpoints.measured import CHANGE, SETTLING, CheckpointCost
 from benchmarks.checkpoints.stopwatches import Stopwatches
 from penstock.checkpoint.history import CheckpointRecord
 
+SETTLING_SHARE = 0.005
 INCREMENTAL = "incremental"
 FULL = "full"
 VARIANTS: Mapping[tuple[str, str], Mapping[str, str]] = {
@@ -30,10 +31,14 @@ def run(
     variant: str,
     megabytes: float,
     value_bytes: int,
+    settling: int,
     shares: Sequence[tuple[float, int]],
     directory: str,
 ) -> dict[str, Any]:
-    """Build a state; for each share of its keys, change so many and take a checkpoint, n times."""
+    """Build a state; for each share of its keys, change so many and take a checkpoint, n times.
+
+    The first checkpoints are not counted: a backend is still busy with what the build left.
+    """
     shape = StateShape(backend, megabytes, value_bytes)
     shutil.rmtree(directory, ignore_errors=True)
     with Stopwatches() as watches:
@@ -43,12 +48,14 @@ def run(
             job.build()
             built = time.monotonic() - began
             print(f"built {shape.keys:,} keys in {built:.1f} s", flush=True)
-            least = min(share for share, _ in shares)
-            checkpoints = [_checkpoint(job, watches, FIRST, least, 0)]
+            checkpoints = [_checkpoint(job, watches, SETTLING, SETTLING_SHARE, 0)]
+            for _ in range(settling):
+                before = checkpoints[-1].position
+                checkpoints.append(_checkpoint(job, watches, SETTLING, SETTLING_SHARE, before))
             for share, rounds in sorted(shares):
                 for _ in range(rounds):
                     before = checkpoints[-1].position
-                    checkpoints.append(_checkpoint(job, watches, "change", share, before))
+                    checkpoints.append(_checkpoint(job, watches, CHANGE, share, before))
         finally:
             job.cancel()
             shutil.rmtree(directory, ignore_errors=True)
