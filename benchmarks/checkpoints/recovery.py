@@ -9,6 +9,7 @@ time from the failure to the first micro-batch that was published after it.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -26,6 +27,7 @@ from benchmarks.job import TaskJob
 from benchmarks.process import Runner, Started
 from benchmarks.report import Sheet
 from penstock.checkpoint.history import Recovery
+from penstock.state.local_dir import choose_local_dir
 
 MEGABYTES = (10.0, 100.0, 1000.0)
 RESTART = "failed inside the driver"
@@ -78,6 +80,8 @@ def measure(case: Case, runner: Runner) -> list[dict[str, Any]]:
     """Run one case; the processes it starts are ended, whatever happens."""
     shutil.rmtree(case.directory, ignore_errors=True)
     case.directory.mkdir(parents=True)
+    # The last process that is killed leaves its files to nobody.
+    local = choose_local_dir() / f"penstock-bench-{os.getpid()}"
     found: list[dict[str, Any]] = []
     try:
         killed = 0.0
@@ -91,6 +95,8 @@ def measure(case: Case, runner: Runner) -> list[dict[str, Any]]:
                     "value_bytes": case.shape.value_bytes,
                     "restarts": 0 if number else case.rounds,
                     "directory": str(case.directory / "checkpoints"),
+                    "work_dir": str(case.directory / "work"),
+                    "local_dir": str(local),
                     "status": str(status),
                 },
             )
@@ -103,6 +109,7 @@ def measure(case: Case, runner: Runner) -> list[dict[str, Any]]:
                 killed = time.time()
     finally:
         shutil.rmtree(case.directory, ignore_errors=True)
+        shutil.rmtree(local, ignore_errors=True)
     return found
 
 
@@ -118,11 +125,23 @@ def _await(status: Path, process: Started, timeout: float) -> list[dict[str, Any
 
 
 def hold(
-    backend: str, megabytes: float, value_bytes: int, restarts: int, directory: str, status: str
+    backend: str,
+    megabytes: float,
+    value_bytes: int,
+    restarts: int,
+    directory: str,
+    work_dir: str,
+    local_dir: str,
+    status: str,
 ) -> dict[str, Any]:
     """Have the state, fail as often as told, write down how it went, and wait to be killed."""
     shape = StateShape(backend, megabytes, value_bytes)
-    settings = {**VARIANTS[backend, INCREMENTAL], **SETTINGS}
+    settings = {
+        **VARIANTS[backend, INCREMENTAL],
+        **SETTINGS,
+        "penstock.work-dir": work_dir,
+        "penstock.state.local-dir": local_dir,
+    }
     is_new = not Path(directory).exists()
     job = LargeState(shape, Path(directory), settings)
     found: list[dict[str, Any]] = []
