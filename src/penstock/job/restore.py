@@ -78,10 +78,13 @@ class StateRestorer:
         self, stage: Stage, snapshot: Snapshot, operators: Mapping[str, OperatorSnapshot]
     ) -> RestoredStage:
         old = operators.get(stage.head.uid)
-        version = 0
+        version, is_durable = 0, False
         keyed: list[StateRef] = []
         if old is not None and is_keyed(old) and not self._settings.batch_mode:
-            version, keyed = self._keyed(stage, snapshot, old)
+            if self._goes_on(stage, snapshot, old):
+                version, keyed, is_durable = old.version, self._load(stage, old), True
+            else:
+                keyed = self._gather(stage, snapshot, old)
         lists: list[dict[str, bytes]] = [{} for _ in range(stage.parallelism)]
         for node in stage.nodes:
             mine = operators.get(node.uid)
@@ -90,18 +93,26 @@ class StateRestorer:
                     redistribute(mine.operator_state, stage.parallelism)
                 ):
                     lists[subtask][node.uid] = state
-        return RestoredStage(version, keyed, lists, is_restored=True)
+        return RestoredStage(version, keyed, lists, is_restored=True, is_durable=is_durable)
 
-    def _keyed(
-        self, stage: Stage, snapshot: Snapshot, old: OperatorSnapshot
-    ) -> tuple[int, list[StateRef]]:
+    def _goes_on(self, stage: Stage, snapshot: Snapshot, old: OperatorSnapshot) -> bool:
+        """Whether every subtask goes on with the very state it had, files and all."""
+        same = old.backend == self._settings.backend and len(old.keyed) == stage.parallelism
+        return snapshot.is_own and same and not old.savepoint
+
+    def _load(self, stage: Stage, old: OperatorSnapshot) -> list[StateRef]:
+        """Let the hosts build their copies of the state."""
+        work = [
+            LoadWork(self._settings.backend, self._place(stage.head.uid, i), ref)
+            for i, ref in enumerate(old.keyed)
+        ]
+        self._submitter.each(stage.id, "load", state_jobs.load, work)
+        return old.keyed
+
+    def _gather(self, stage: Stage, snapshot: Snapshot, old: OperatorSnapshot) -> list[StateRef]:
+        """Make new states, at version 0, of the key groups that belong to each subtask now."""
         backend, head = self._settings.backend, stage.head
         places = [self._place(head.uid, i) for i in range(stage.parallelism)]
-        same = old.backend == backend and len(old.keyed) == stage.parallelism
-        if snapshot.is_own and same and not old.savepoint:
-            loads = [LoadWork(backend, p, r) for p, r in zip(places, old.keyed, strict=True)]
-            self._submitter.each(stage.id, "load", state_jobs.load, loads)
-            return old.version, old.keyed
         directory = snapshot.shared / file_name(OperatorUid(old.uid))
         states = [
             OldState(
@@ -124,8 +135,7 @@ class StateRestorer:
             )
             for i, place in enumerate(places)
         ]
-        refs = self._submitter.each(stage.id, "restore", state_jobs.restore, work)
-        return 0, refs
+        return self._submitter.each(stage.id, "restore", state_jobs.restore, work)
 
     def _place(self, uid: OperatorUid, subtask: int) -> StatePlace:
         return StatePlace(self._layout.state(uid, subtask), self._layout.local_state(uid, subtask))

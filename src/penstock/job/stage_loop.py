@@ -317,8 +317,9 @@ class StageLoop:
             counters,
         )
         self._warn_of_changed_fields(acks)
-        if not taken.end_of_input:
-            self._state.start_folding(self._batch)
+        # A checkpoint folds what it freezes, if its backend wants that.
+        if not taken.end_of_input and taken.barrier is None:
+            self._state.start_folding()
 
     def _consume(self, taken: Taken, records: int) -> None:
         # A barrier is consumed here too, before the freeze: no other thread takes from these

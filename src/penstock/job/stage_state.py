@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from penstock.task.messages import Acknowledgement
 
 logger = logging.getLogger("penstock.job")
 
+_PROVEN_AT_ONCE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class RestoredStage:
@@ -40,6 +43,8 @@ class RestoredStage:
     operator_state: Sequence[Mapping[str, bytes]] = ()
     """Per subtask, by operator uid."""
     is_restored: bool = False
+    is_durable: bool = False
+    """Whether the files of the keyed state are those of a checkpoint, which proved them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,9 @@ class StageState:
         self._folding = _Folding()
         self._lock = threading.Lock()
         self._uploaded: list[list[StateRef | None]] = []
-        self._proven: list[set[str]] = [set() for _ in self._refs]
+        self._proven: list[set[str]] = [
+            {f.name for f in ref.files} if restored.is_durable else set() for ref in self._refs
+        ]
         """Per subtask, files that were read back and synced since this attempt began."""
         self._hold_live()
 
@@ -176,15 +183,17 @@ class StageState:
             refs = [self._backend.rebase(r, f) for r, f in zip(refs, folded, strict=True)]
             with self._lock:
                 self._uploaded.append(folded)
-        new = []
-        for subtask, ref in enumerate(refs):
-            known, place = self._proven[subtask], self.place(subtask)
-            self._backend.sync(place, ref, known)
-            self._backend.verify(place, ref, known)
-            new.append(sum(f.size for f in ref.files if f.name not in known))
-            new[-1] += len(ref.inline or b"")
-            self._proven[subtask] = {f.name for f in ref.files}
-        return refs, new
+        with ThreadPoolExecutor(_PROVEN_AT_ONCE) as pool:
+            return refs, list(pool.map(self._prove, range(len(refs)), refs))
+
+    def _prove(self, subtask: int, ref: StateRef) -> int:
+        """Sync and read back what is new in a ref; return how many bytes that is."""
+        known, place = self._proven[subtask], self.place(subtask)
+        self._backend.sync(place, ref, known)
+        self._backend.verify(place, ref, known)
+        self._proven[subtask] = {f.name for f in ref.files}
+        new = sum(f.size for f in ref.files if f.name not in known)
+        return new + len(ref.inline or b"")
 
     def export(self, frozen: FrozenState, target: Path, key_type: str) -> list[SavepointFile]:
         """Write a frozen state into a savepoint; in the stage's lane."""
@@ -202,7 +211,7 @@ class StageState:
         reach(CrashPoint.SAVEPOINT_WRITTEN)
         return files
 
-    def start_folding(self, batch: int) -> None:
+    def start_folding(self) -> None:
         """Fold deltas into new bases, in the background, if there are many."""
         if self._folding.thread is not None or not self._has_many_deltas():
             return
