@@ -9,6 +9,7 @@ from penstock.checkpoint.journal_entries import (
     CheckpointCompleted,
     EndStatus,
     JobEnded,
+    JournalEntry,
     JournalState,
     journal_state,
 )
@@ -16,7 +17,7 @@ from penstock.recovery.resolve import origins
 
 
 def state_behind(status: EndStatus | None, *starts: AttemptStarted) -> JournalState:
-    entries = [
+    entries: list[JournalEntry] = [
         AttemptStarted("a1", 0.0, "h", 1),
         CheckpointCompleted(5, "a1", "/job/chk-5", False, 0, 0.0),
         *([] if status is None else [JobEnded("a1", status, 0.0)]),
