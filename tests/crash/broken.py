@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+import signal
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from penstock.channel.log import Entry
 from penstock.checkpoint.commits import CommitLane
 from penstock.checkpoint.cut import Cut, InputFacts, awaited, decide_cut
 from penstock.connectors.part_files import PartFilePublisher
@@ -69,14 +72,21 @@ def _start_elsewhere(move: Callable[[int], int]) -> None:
 
 
 def leaky_gate() -> None:
-    """Pass a barrier on as soon as the first input brings it."""
+    """Pass a barrier on as soon as the first input brings it; die once that has done harm."""
     passed: set[CheckpointId] = set()
+    dying: list[threading.Thread] = []
 
     def leaky(
         inputs: Mapping[ChannelId, InputFacts], live: Collection[CheckpointId], most: int
     ) -> Cut:
         if len(inputs) < 2:
             return decide_cut(inputs, live, most)
+        if any(_comes_late(facts.entries, passed) for facts in inputs.values()) and not dying:
+            # The checkpoint has time to complete, and no later one is to hide what is wrong in it.
+            dying.append(threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+            dying[0].start()
+        if dying:
+            return Cut({})
         live = [n for n in live if n not in passed]
         target = awaited(inputs, live)
         cut = decide_cut(inputs, live, most)
@@ -86,6 +96,12 @@ def leaky_gate() -> None:
         return Cut(dict.fromkeys(cut.held, 1), target)
 
     setattr(stage_inputs, "decide_cut", leaky)  # noqa: B010 - mypy calls it private
+
+
+def _comes_late(entries: Sequence[Entry], passed: Collection[CheckpointId]) -> bool:
+    """Whether data lies before a barrier whose checkpoint was cut without it."""
+    kinds = [entry.checkpoint in passed for entry in entries]
+    return any(kinds) and any(entry.segments for entry in entries[: kinds.index(True)])
 
 
 def state_of_another_version() -> None:

@@ -225,7 +225,7 @@ def main(arguments: list[str]) -> int:
     seeds = range(int(low), int(high or low) + 1)
     began, outcomes = time.monotonic(), []
     with ThreadPoolExecutor(given.at_once) as pool:
-        for outcome in pool.map(_play_in_a_new_place, seeds):
+        for outcome in pool.map(play_in_a_new_place, seeds):
             print(outcome, flush=True)
             outcomes.append(outcome)
     bad = [o for o in outcomes if not o.is_good]
@@ -238,7 +238,8 @@ def main(arguments: list[str]) -> int:
     return 1 if bad else 0
 
 
-def _play_in_a_new_place(seed: int) -> Outcome:
+def play_in_a_new_place(seed: int) -> Outcome:
+    """Play a seed's schedule in a directory that goes with it."""
     directory = Path(tempfile.mkdtemp(prefix="penstock-schedule-"))
     try:
         return play(Schedule.from_seed(seed), directory)

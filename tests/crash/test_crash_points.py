@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import cast
 
 import pytest
 
@@ -10,7 +12,7 @@ from penstock.crash_points import CrashPoint
 from tests.crash.driver import crashes
 from tests.crash.faults import CrashAt, Fault, KilledSavepoint
 from tests.crash.pipeline import Variant
-from tests.crash.schedules import Schedule, play
+from tests.crash.schedules import Outcome, Schedule, play
 
 pytestmark = pytest.mark.crash
 
@@ -37,9 +39,29 @@ def faults_at(point: CrashPoint) -> tuple[Fault, ...]:
     return (CrashAt(point, 1 if point in ONLY_ONCE else SECOND.get(point, 2)),)
 
 
+@pytest.fixture(scope="module")
+def killed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[CrashPoint, Future[tuple[Variant, Outcome]]]]:
+    """The jobs of all tests that were asked for, two at a time: they mostly wait."""
+    items = [i for i in request.session.items if isinstance(i, pytest.Function)]
+    points: list[CrashPoint] = [
+        cast(CrashPoint, i.callspec.params["point"]) for i in items if i.module is request.module
+    ]
+
+    def kill_at(point: CrashPoint) -> tuple[Variant, Outcome]:
+        directory = tmp_path_factory.mktemp(point)
+        variant = Variant(str(directory), fast=300, slow=24, pause_ms=25, interval_ms=30)
+        return variant, play(Schedule(0, variant, faults_at(point)), directory)
+
+    with ThreadPoolExecutor(2) as pool:
+        yield {point: pool.submit(kill_at, point) for point in points}
+
+
 @pytest.mark.parametrize("point", CrashPoint)
-def test_a_driver_killed_here_leaves_no_trace(tmp_path: Path, point: CrashPoint) -> None:
-    variant = Variant(str(tmp_path), fast=450, slow=45, pause_ms=20, interval_ms=30)
-    outcome = play(Schedule(0, variant, faults_at(point)), tmp_path)
-    assert point in crashes(variant), "it was never reached"
+def test_a_driver_killed_here_leaves_no_trace(
+    killed: dict[CrashPoint, Future[tuple[Variant, Outcome]]], point: CrashPoint
+) -> None:
+    variant, outcome = killed[point].result()
     assert outcome.is_good, outcome
+    assert point in crashes(variant), "it was never reached"

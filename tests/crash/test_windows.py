@@ -32,7 +32,7 @@ pytestmark = pytest.mark.crash
 
 
 def small(directory: Path) -> Variant:
-    return Variant(str(directory), fast=450, slow=45, pause_ms=20, interval_ms=30)
+    return Variant(str(directory), fast=300, slow=24, pause_ms=25, interval_ms=30)
 
 
 def through(directory: Path, *faults: Fault, **changes: object) -> Outcome:
@@ -115,7 +115,7 @@ def test_a_job_killed_while_it_stops_goes_on_or_has_stopped(
 
 
 def test_a_job_goes_on_with_more_and_with_fewer_subtasks(tmp_path: Path) -> None:
-    outcome = through(tmp_path, Rescale(0.3, 3), Rescale(0.3, 1), backend="rocksdb", fast=300)
+    outcome = through(tmp_path, Rescale(0.3, 3), Rescale(0.3, 1), backend="rocksdb")
     assert outcome.is_good, outcome
 
 
@@ -138,12 +138,13 @@ def test_exceptions_and_kills_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
-@pytest.mark.parametrize("last", [40, 100_000])
+@pytest.mark.parametrize("last", [30, 100_000])
 def test_a_full_disk_fails_the_job_clearly_or_not_at_all(
     tmp_path: Path, call: str, last: int
 ) -> None:
-    outcome = through(tmp_path, DiskFull(call, 40, last), concurrent=2)
+    outcome = through(tmp_path, DiskFull(call, 30, last), concurrent=2)
     assert outcome.is_good, outcome
+    assert "No space left" in (tmp_path / "start-1.log").read_text(), "it never was full"
 
 
 @pytest.mark.parametrize("what", ["_metadata", "state"])
