@@ -39,6 +39,8 @@ from penstock.task.messages import Notice, NoticeKind
 
 logger = logging.getLogger("penstock.checkpoint")
 
+_BEFORE_ANOTHER_FINAL_S = 1.0
+
 
 class JobSide(Protocol):
     """What the coordinator asks of the job it works for; called from its thread."""
@@ -76,6 +78,12 @@ class StageFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class _Prepared:
+    uid: str
+    committables: list[CommittableState]
+
+
+@dataclass(frozen=True, slots=True)
 class _Acknowledged:
     cut: StageCut
     snapshot: StageSnapshot
@@ -95,6 +103,7 @@ class _Committed:
 
 @dataclass(frozen=True, slots=True)
 class _CommitFailed:
+    completed: Completed
     error: BaseException
 
 
@@ -114,7 +123,9 @@ class _Look:
     """Decide again."""
 
 
-_Event = _Acknowledged | _Declined | _Committed | _CommitFailed | _Asked | _Ended | _Look
+_Event = (
+    _Prepared | _Acknowledged | _Declined | _Committed | _CommitFailed | _Asked | _Ended | _Look
+)
 
 
 class Coordinator:
@@ -149,6 +160,9 @@ class Coordinator:
         self._failures = FailureCount()
         self._ended: set[StageId] = set()
         self._is_ending = False
+        self._stop = ""
+        """The request whose checkpoint ends the job, once that is complete."""
+        self._final_not_before = 0.0
         self._draining = False
         self._quiet = False
         self._records = 0
@@ -286,8 +300,8 @@ class Coordinator:
         """Take what came too late for the coordinator's thread: nobody else will."""
         while not self._events.empty():
             match self._events.get():
-                case _Acknowledged(_, snapshot):
-                    self._owe(snapshot)
+                case _Prepared(uid, committables):
+                    self._owed.add(uid, committables)
                 case _Asked(request, answer):
                     self._answers[request.id] = answer
 
@@ -322,6 +336,8 @@ class Coordinator:
             waits = [p.expires - now for p in self._pending.values()]
             if decision.seconds is not None:
                 waits.append(decision.seconds)
+            if now < self._final_not_before:
+                waits.append(self._final_not_before - now)
             return max(min(waits), 0.001) if waits else None
 
     def _facts(self) -> TriggerFacts:
@@ -340,7 +356,9 @@ class Coordinator:
 
     def _may_go(self, request: Request) -> bool:
         # The last checkpoint of a job comes behind the end of all its data.
-        return request.kind is not RequestKind.FINAL or len(self._ended) == len(self._stages)
+        if request.kind is not RequestKind.FINAL:
+            return True
+        return len(self._ended) == len(self._stages) and time.time() >= self._final_not_before
 
     def _trigger(self, request: Request) -> None:
         if request in self._queued:
@@ -372,6 +390,9 @@ class Coordinator:
 
     def _handle(self, event: _Event) -> None:
         match event:
+            case _Prepared(uid, committables):
+                # Also of a checkpoint that fails: its records are before the cut of the next.
+                self._owed.add(uid, committables)
             case _Acknowledged(cut, snapshot):
                 self._acknowledge(cut, snapshot)
             case _Declined(cut, error):
@@ -385,8 +406,11 @@ class Coordinator:
             case _Committed(completed, ends_the_job):
                 self._owed.committed(completed.checkpoint)
                 if ends_the_job:
+                    self._answer_stop(completed, None)
                     self._job.end(completed)
-            case _CommitFailed(error):
+            case _CommitFailed(completed, error):
+                what = f"its output could not be committed: {error}"
+                self._answer_stop(completed, CheckpointFailedError(completed.checkpoint, what))
                 self._job.fail(error)
             case _Look():
                 pass
@@ -411,7 +435,7 @@ class Coordinator:
     def _persist(self, cut: StageCut) -> None:
         """Make a cut durable; runs in the stage's lane."""
         try:
-            snapshot = cut.persist()
+            snapshot = cut.persist(lambda uid, owed: self._events.put(_Prepared(uid, owed)))
             reach(CrashPoint.STAGE_SNAPSHOT_DURABLE)
         except BaseException as error:
             self._events.put(_Declined(cut, error))
@@ -419,10 +443,9 @@ class Coordinator:
             self._events.put(_Acknowledged(cut, snapshot))
 
     def _acknowledge(self, cut: StageCut, snapshot: StageSnapshot) -> None:
-        # Also of an aborted checkpoint: what its sinks prepared belongs to the next one.
-        self._owe(snapshot)
         pending = self._pending.get(cut.checkpoint)
         self._files.hold(_holder(cut), snapshot.files)
+        snapshot.handed_over()
         answer = Answer.LATE if pending is None else pending.acknowledge(cut.stage, snapshot)
         if pending is None or answer is not Answer.ACCEPTED:
             self._files.release(_holder(cut))
@@ -431,11 +454,6 @@ class Coordinator:
         reach(CrashPoint.COORDINATOR_ACKNOWLEDGED)
         if pending.is_complete:
             self._complete(pending)
-
-    def _owe(self, snapshot: StageSnapshot) -> None:
-        for operator in snapshot.operators:
-            if operator.sink is not None:
-                self._owed.add(operator.uid, operator.sink.committables)
 
     def _decline(self, cut: StageCut, error: BaseException) -> None:
         self._files.release(_holder(cut))
@@ -471,16 +489,27 @@ class Coordinator:
                 completed.checkpoint,
                 owed,
                 lambda: self._events.put(_Committed(completed, pending.ends_the_job)),
-                lambda error: self._events.put(_CommitFailed(error)),
+                lambda error: self._events.put(_CommitFailed(completed, error)),
             )
         self._release(pending, completed)
         self._store.record(pending, completed)
         self._publish_live()
         logger.info("%s", completed)
-        answer = self._answers.pop(pending.request.id, None)
-        if answer is not None:
+        if pending.ends_the_job:
+            self._stop = pending.request.id
+        elif (answer := self._answers.pop(pending.request.id, None)) is not None:
             answer.set_result(completed)
         self._job.wake()
+
+    def _answer_stop(self, completed: Completed, error: CheckpointFailedError | None) -> None:
+        """Answer whoever asked for the end: only what is committed has stopped."""
+        answer = self._answers.pop(self._stop, None)
+        if answer is None:
+            return
+        if error is None:
+            answer.set_result(completed)
+        else:
+            answer.set_exception(error)
 
     def _with_owed(self, operator: OperatorSnapshot, checkpoint: CheckpointId) -> OperatorSnapshot:
         if operator.sink is None:
@@ -519,7 +548,12 @@ class Coordinator:
             answer.set_exception(CheckpointFailedError(pending.id, what))
         if pending.ends_the_job:
             self._quiet = self._is_ending = False
-            self._end_of_data()
+            self._final_not_before = time.time() + _BEFORE_ANOTHER_FINAL_S
+            if self._draining:
+                # Sources were told to end where they stood: only going back undoes that.
+                self._job.fail(CheckpointFailedError(pending.id, what))
+            else:
+                self._end_of_data()
         if not pending.is_savepoint and reason is not AbortReason.SUBSUMED:
             logger.warning("checkpoint %d failed: %s", pending.id, what)
             self._failures.failed(reason)

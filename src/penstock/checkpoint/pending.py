@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from penstock.checkpoint.decider import Request, RequestKind
-from penstock.checkpoint.metadata import OperatorSnapshot
+from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot
 from penstock.checkpoint.story import Story
 from penstock.ids import CheckpointId, StageId
 
@@ -19,6 +19,12 @@ class StageSnapshot:
 
     operators: list[OperatorSnapshot]
     files: list[Path]
+    handed_over: Callable[[], None] = lambda: None
+    """Called when the coordinator holds the files: the stage need not any more."""
+
+
+Owe = Callable[[str, list[CommittableState]], None]
+"""Takes what a sink has prepared, by its uid, whatever becomes of the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +35,11 @@ class StageCut:
     checkpoint: CheckpointId
     files: list[Path]
     """State files the cut refers to; nobody may delete them before it is acknowledged."""
-    persist: Callable[[], StageSnapshot]
-    """The asynchronous phase; called once, in the stage's lane, in the order of barriers."""
+    persist: Callable[[Owe], StageSnapshot]
+    """The asynchronous phase; called once, in the stage's lane, in the order of barriers.
+
+    What it returns holds no committables: those are owed from the moment they are prepared.
+    """
 
 
 class Answer(Enum):

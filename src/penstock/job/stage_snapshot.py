@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +14,13 @@ from penstock.checkpoint.metadata import (
     SourceState,
     SubtaskStats,
 )
-from penstock.checkpoint.pending import StageCut, StageSnapshot
+from penstock.checkpoint.pending import Owe, StageCut, StageSnapshot
 from penstock.connectors.sink import SinkCut, SinkPublisher
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.ids import CheckpointId
 from penstock.job.inputs import Held, SourceInput, Taken
-from penstock.job.stage_state import FrozenState, StageState
+from penstock.job.stage_state import DurableState, FrozenState, StageState
 from penstock.recovery.match import spell_key_type
 from penstock.state.backends.base import StateRef
 from penstock.state.savepoint_file import SavepointFile
@@ -85,10 +84,6 @@ class StageSnapshots:
         self._state = state
         self._publishers = publishers
         self._source = source
-        self._unreported: defaultdict[int, list[bytes]] = defaultdict(list)
-        """What sinks have given away and no snapshot holds, because it failed behind them.
-
-        Only the stage's lane touches it, one snapshot after the other."""
         self._key_type = ""
         if stage.head.kind.is_keyed:
             self._key_type = spell_key_type(stage)
@@ -114,40 +109,37 @@ class StageSnapshots:
         }
         sync_s = time.perf_counter() - started
 
-        def persist() -> StageSnapshot:
+        uids = {node.id: node.uid for node in self._stage.nodes}
+
+        def persist(owe: Owe) -> StageSnapshot:
             begun = time.perf_counter()
-            prepared = {node: self._pre_commit(node, cut) for node, cut in sinks.items()}
+            prepared: dict[int, SinkCut] = {}
+            for node, pre_commit in sinks.items():
+                cut = prepared[node] = pre_commit()
+                owe(uids[node], [CommittableState(checkpoint, c) for c in cut.committables])
             exported: list[SavepointFile] = []
+            durable = DurableState([], [])
             if savepoint is not None:
                 exported = self._state.export(frozen, savepoint, self._key_type)
-                keyed: list[StateRef] = []
                 new = [sum(f.size for f in exported)]
             else:
-                keyed, new = self._state.make_durable(frozen)
+                durable = self._state.make_durable(frozen)
+                new = durable.new_bytes
+            keyed = durable.refs
             async_s = time.perf_counter() - begun
             stats = self._stats(times, (sync_s, async_s), new, keyed)
             operators = [
-                self._operator(
-                    node, frozen, checkpoint, prepared, source, keyed, exported, stats, ended
-                )
+                self._operator(node, frozen, prepared, source, keyed, exported, stats, ended)
                 for node in self._stage.nodes
             ]
-            snapshot = StageSnapshot(operators, self._state.files(keyed))
-            self._unreported.clear()
-            return snapshot
+            return StageSnapshot(operators, self._state.files(keyed), durable.handed_over)
 
         return StageCut(self._stage.id, checkpoint, self._state.files(frozen.keyed), persist)
-
-    def _pre_commit(self, node: int, pre_commit: Callable[[], SinkCut]) -> SinkCut:
-        cut = pre_commit()
-        self._unreported[node] += cut.committables
-        return SinkCut(list(self._unreported[node]), cut.state)
 
     def _operator(
         self,
         node: Node,
         frozen: FrozenState,
-        checkpoint: CheckpointId,
         prepared: Mapping[int, SinkCut],
         source: SourceState | None,
         keyed: list[StateRef],
@@ -158,7 +150,7 @@ class StageSnapshots:
         is_head = node is self._stage.head
         sink = None
         if (cut := prepared.get(node.id)) is not None:
-            sink = SinkState([CommittableState(checkpoint, c) for c in cut.committables], cut.state)
+            sink = SinkState([], cut.state)
         mine = [state.get(node.uid, b"") for state in frozen.operator_state]
         return OperatorSnapshot(
             uid=node.uid,

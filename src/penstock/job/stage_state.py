@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,7 @@ from penstock.savepoint.read import verify_files
 from penstock.savepoint.write import keep_files
 from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
+from penstock.state.files import check_there
 from penstock.state.savepoint_file import SavepointFile
 from penstock.task.layout import Layout
 from penstock.task.messages import Acknowledgement
@@ -55,6 +58,17 @@ class FrozenState:
     keyed: list[StateRef]
     snapshots: list[LocalSnapshot | None]
     operator_state: list[dict[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class DurableState:
+    """A frozen state that survives anything, as a checkpoint keeps it."""
+
+    refs: list[StateRef]
+    new_bytes: list[int]
+    """Per subtask, what had to be written for it."""
+    handed_over: Callable[[], None] = lambda: None
+    """Lets go of the files, which somebody else holds now."""
 
 
 @dataclass(slots=True)
@@ -101,7 +115,8 @@ class StageState:
         self.is_restored = restored.is_restored
         self._folding = _Folding()
         self._lock = threading.Lock()
-        self._uploaded: list[list[StateRef | None]] = []
+        self._uploaded: list[tuple[str, list[StateRef | None]]] = []
+        self._uploads = count(1)
         self._proven: list[set[str]] = [
             {f.name for f in ref.files} if restored.is_durable else set() for ref in self._refs
         ]
@@ -130,7 +145,7 @@ class StageState:
         """Whether the tasks of the next micro-batch shall take a local snapshot."""
         if not self._refs or not self._backend.wants_snapshots:
             return False
-        return at_barrier or self._has_many_deltas()
+        return at_barrier or (self._folding.thread is None and self._has_many_deltas())
 
     def after(self, batch: int, acks: Sequence[Acknowledgement]) -> list[StateRef]:
         """Return the refs as they will be once the micro-batch is published."""
@@ -150,6 +165,7 @@ class StageState:
 
     def freeze(self) -> FrozenState:
         """Return the present version as a checkpoint may keep it; the synchronous phase."""
+        self.take_folded()
         if self._synchronous and self._refs and not self._backend.wants_snapshots:
             folded = self._submitter.each(
                 self._stage.id, "fold", state_jobs.fold, self._fold_work(self._refs)
@@ -171,24 +187,34 @@ class StageState:
             for path in self._backend.files(self.place(subtask), ref)
         ]
 
-    def make_durable(self, frozen: FrozenState) -> tuple[list[StateRef], list[int]]:
-        """Make a frozen state survive anything; the asynchronous phase, in the stage's lane.
-
-        Returns the refs a checkpoint keeps, and per subtask the bytes that had to be written.
-        """
+    def make_durable(self, frozen: FrozenState) -> DurableState:
+        """Make a frozen state survive anything; the asynchronous phase, in the stage's lane."""
+        number = next(self._uploads)
+        mine, loops = self._holder(f"persist-{number}"), self._holder(f"upload-{number}")
         refs = frozen.keyed
-        if any(s is not None for s in frozen.snapshots):
-            work = self._fold_work(refs, frozen.snapshots)
-            folded = self._submitter.each(self._stage.id, "upload", state_jobs.fold, work)
-            refs = [self._backend.rebase(r, f) for r, f in zip(refs, folded, strict=True)]
-            with self._lock:
-                self._uploaded.append(folded)
-        with ThreadPoolExecutor(_PROVEN_AT_ONCE) as pool:
-            return refs, list(pool.map(self._prove, range(len(refs)), refs))
+        try:
+            if any(s is not None for s in frozen.snapshots):
+                work = self._fold_work(refs, frozen.snapshots)
+                folded = self._submitter.each(self._stage.id, "upload", state_jobs.fold, work)
+                refs = [self._backend.rebase(r, f) for r, f in zip(refs, folded, strict=True)]
+                # Two need the new files: this checkpoint, and the loop that goes on from them.
+                self._files.hold(mine, self.files(refs))
+                self._files.hold(loops, self.files(refs))
+                with self._lock:
+                    self._uploaded.append((loops, folded))
+            with ThreadPoolExecutor(_PROVEN_AT_ONCE) as pool:
+                new = list(pool.map(self._prove, range(len(refs)), refs))
+        except BaseException:
+            self._files.release(mine)
+            raise
+        return DurableState(refs, new, partial(self._files.release, mine))
 
     def _prove(self, subtask: int, ref: StateRef) -> int:
         """Sync and read back what is new in a ref; return how many bytes that is."""
         known, place = self._proven[subtask], self.place(subtask)
+        for file in ref.files:
+            if file.name in known:
+                check_there(place, file)
         self._backend.sync(place, ref, known)
         self._backend.verify(place, ref, known)
         self._proven[subtask] = {f.name for f in ref.files}
@@ -229,8 +255,9 @@ class StageState:
         """Change over to new bases, between micro-batches: no task reads the old files now."""
         with self._lock:
             uploaded, self._uploaded = self._uploaded, []
-        for folded in uploaded:
+        for holder, folded in uploaded:
             self._rebase(folded)
+            self._files.release(holder)
         folding = self._folding
         if folding.thread is not None and not folding.thread.is_alive():
             self._folding = _Folding()

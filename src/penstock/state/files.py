@@ -52,6 +52,21 @@ def read_file(place: StatePlace, ref: FileRef) -> Iterator[Block]:
         raise CorruptStateError(str(path), "it is missing") from None
 
 
+def check_there(place: StatePlace, ref: FileRef) -> None:
+    """Make sure that a file which was proven before has not gone away.
+
+    Raises:
+        CorruptStateError: if it is missing or of another size.
+    """
+    path = place.shared_dir / ref.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise CorruptStateError(str(path), "it is missing") from None
+    if size != ref.size:
+        raise CorruptStateError(str(path), f"it has {size} bytes, not {ref.size}")
+
+
 def verify_file(place: StatePlace, ref: FileRef) -> None:
     """Read a file, of whatever format, and prove that it is the one the ref means.
 

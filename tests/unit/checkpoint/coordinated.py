@@ -21,7 +21,7 @@ from penstock.checkpoint.metadata import (
     SinkState,
 )
 from penstock.checkpoint.metadata_codec import decode_metadata
-from penstock.checkpoint.pending import StageCut, StageSnapshot
+from penstock.checkpoint.pending import Owe, StageCut, StageSnapshot
 from penstock.checkpoint.settings import CheckpointSettings, read_checkpoint_settings
 from penstock.checkpoint.store import CheckpointStore, Completed
 from penstock.common.configuration import Configuration
@@ -137,15 +137,16 @@ class World:
     ) -> None:
         """Reach the barrier at one stage."""
 
-        def persist() -> StageSnapshot:
+        def persist(owe: Owe) -> StageSnapshot:
             if persisting is not None:
                 persisting.wait(20)
-            if error is not None:
-                raise error
             name = STAGES[stage].name
             sink = None
             if stage == SINK:
-                sink = SinkState([CommittableState(checkpoint, c) for c in prepared], [])
+                owe(name, [CommittableState(checkpoint, c) for c in prepared])
+                sink = SinkState([], [])
+            if error is not None:
+                raise error
             operator = OperatorSnapshot(name, name, "map", 1, 128, 1, sink=sink)
             return StageSnapshot([operator], list(files))
 

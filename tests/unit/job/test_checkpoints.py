@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock.checkpoint.history import History, RecordStatus
 from penstock.checkpoint.journal import EndStatus
 from penstock.checkpoint.metadata import files_of
 from penstock.checkpoint.metadata_codec import decode_metadata
@@ -466,3 +467,23 @@ def test_a_driver_that_dies_behind_a_stop_does_not_emit_again_what_it_committed(
     after = Program(tmp_path, bursts(100))
     after.run()
     assert after.verdict().is_exactly_once, after.verdict()
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("incremental", ["true", "false"])
+def test_an_idle_step_keeps_the_tables_its_state_lies_in(tmp_path: Path, incremental: str) -> None:
+    script = [step for n in range(0, 40, 5) for step in (Burst(range(n, n + 5)), Pause(0.15))]
+    program = Program(
+        tmp_path,
+        script,
+        settings={
+            "state__backend__type": "rocksdb",
+            "execution__checkpointing__incremental": incremental,
+        },
+    )
+    program.run()
+    assert program.verdict(40).is_exactly_once, program.verdict(40)
+    records = History(program.dir.storage).checkpoints()
+    assert [r.failure for r in records if r.status is RecordStatus.FAILED] == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.journal import EndStatus
+from penstock.common.job_status import JobStatus
 from penstock.errors import (
     CheckpointFailedError,
     CorruptMetadataError,
@@ -30,6 +31,7 @@ from tests.unit.job.counting import (
     wait_for_lines,
     wait_for_records,
 )
+from tests.unit.support import eventually
 
 BACKENDS = ["memory", "hashmap", "rocksdb"]
 
@@ -206,3 +208,26 @@ def test_a_damaged_savepoint_is_refused_and_nothing_else_is_taken(
     with pytest.raises((CorruptMetadataError, CorruptStateError)):
         program.run()
     assert not (program.root / "out").exists() or program.lines() == []
+
+
+def test_a_drain_that_fails_lets_the_job_go_on(tmp_path: Path) -> None:
+    program = Program(tmp_path, bursts(100, pause=0.02))
+    job = program.launch()
+    (tmp_path / "file").touch()
+    eventually(lambda: len(program.lines()) > 0)
+    with pytest.raises(CheckpointFailedError, match="did not complete"):
+        job.stop(str(tmp_path / "file"), drain=True).result(20)
+    assert job.wait_for_end(30)
+    assert job.status() is JobStatus.FINISHED
+    assert program.verdict().is_exactly_once, program.verdict()
+
+
+def test_a_savepoint_that_fails_takes_no_output_with_it(tmp_path: Path) -> None:
+    program = Program(tmp_path, bursts(100, pause=0.02), interval=None)
+    job = program.launch()
+    (tmp_path / "file").touch()
+    eventually(lambda: len(job.micro_batches()) > 4)
+    with pytest.raises(CheckpointFailedError, match="did not complete"):
+        job.savepoint(str(tmp_path / "file")).result(20)
+    assert job.wait_for_end(30)
+    assert program.verdict().is_exactly_once, program.verdict()
