@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from penstock.checkpoint.file_keeper import FileKeeper
@@ -77,14 +77,18 @@ class KeptSnapshots:
                 files.hold(f"chk-{metadata.checkpoint}", paths)
         return positions
 
-    def held_by_sinks(self) -> Mapping[str, list[bytes]] | None:
-        """Return what sinks prepared and some snapshot names, by uid; None if that is unknown."""
+    def held_by_sinks(self, without: Collection[int] = ()) -> Mapping[str, list[bytes]] | None:
+        """Return what sinks prepared and some snapshot names, by uid; None if that is unknown.
+
+        Snapshots with ids in ``without`` are left out.
+        """
         kept = self._read_all()
         if kept is None:
             return None
         held: dict[str, list[bytes]] = {}
         for metadata in kept:
-            for operator in metadata.operators:
+            operators = [] if metadata.checkpoint in without else metadata.operators
+            for operator in operators:
                 if operator.sink is not None:
                     mine = held.setdefault(operator.uid, [])
                     mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
