@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -26,12 +27,14 @@ BREAK = "PENSTOCK_TEST_BREAK"
 
 
 def commit_before_completion() -> None:
-    """Show files at the barrier, before the checkpoint counts."""
-    make_pending = PartFilePublisher._make_pending
+    """Show files at the barrier, before the checkpoint counts; die when some are to be seen."""
+    make_pending, shown_so_far = PartFilePublisher._make_pending, itertools.count(1)
 
     def shown(self: PartFilePublisher, part: Any) -> Any:
         pending = make_pending(self, part)
         os.link(pending.pending, pending.final)
+        if next(shown_so_far) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
         return pending
 
     PartFilePublisher._make_pending = shown  # type: ignore[method-assign]

@@ -15,8 +15,8 @@ from tests.crash.pipeline import Variant
 pytestmark = pytest.mark.crash
 
 DIES_AT: dict[str, CrashPoint | None] = {
-    "commit_before_completion": CrashPoint.COORDINATOR_METADATA_WRITTEN,
-    "no_commit_on_restore": CrashPoint.COORDINATOR_COMPLETED,
+    "commit_before_completion": None,
+    "no_commit_on_restore": CrashPoint.SINK_COMMITS_STARTED,
     "leaky_gate": None,
 }
 """Where a driver must die for the harm to show; None if it sees to that itself."""
