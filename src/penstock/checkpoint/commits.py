@@ -6,9 +6,11 @@ first one does: from then on no older checkpoint may be restored without telling
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from penstock.checkpoint.metadata import CommittableState
 from penstock.checkpoint.store import CheckpointStore
@@ -17,7 +19,17 @@ from penstock.connectors.committing import commit_all
 from penstock.crash_points import CrashPoint, reach
 from penstock.ids import CheckpointId
 
+logger = logging.getLogger("penstock.checkpoint")
+
 Owed = Mapping[str, Sequence[CommittableState]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unneeded:
+    """Of one sink, state and committables of discarded checkpoints, and of all that are kept."""
+
+    gone: Sequence[bytes]
+    kept: Sequence[bytes]
 
 
 class CommitLane:
@@ -36,6 +48,7 @@ class CommitLane:
         self._retries = retries
         self._lane = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._closing = threading.Event()
+        self._has_failed = False
 
     def submit(
         self,
@@ -50,11 +63,32 @@ class CommitLane:
             try:
                 self.commit(checkpoint, owed)
             except BaseException as error:
+                self._has_failed = True
                 failed(error)
             else:
                 done()
 
         self._lane.submit(run)
+
+    def discard(self, unneeded: Mapping[str, Unneeded]) -> None:
+        """Let sinks, by uid, remove what nobody needs, behind what was submitted before.
+
+        Never fails the job: what is left is swept by the next attempt, or at the end.
+        """
+        if unneeded:
+            self._lane.submit(self._discard, unneeded)
+
+    def _discard(self, unneeded: Mapping[str, Unneeded]) -> None:
+        if self._has_failed:
+            return  # not all that is gone has been committed
+        for uid, output in unneeded.items():
+            if uid not in self._committers:
+                continue
+            try:
+                self._committers[uid].discard(output.gone, output.kept)
+            except Exception:
+                name = self._names[uid]
+                logger.warning("%s cannot remove what it staged", name, exc_info=True)
 
     def commit(self, checkpoint: CheckpointId, owed: Owed) -> None:
         """Commit all that a checkpoint holds; safe to repeat after a crash anywhere in it."""

@@ -120,6 +120,16 @@ class Committer(ABC):
         became of the requests without a signal.
         """
 
+    def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:  # noqa: B027
+        """Remove what only discarded checkpoints needed, so that it does not pile up.
+
+        ``gone`` are all committables and all sink state of checkpoints that nobody can go back to
+        any more; ``kept`` are those of every snapshot that is still there, among them the newest
+        checkpoint. What ``kept`` names must stay, and so must what was staged since. Called while
+        the job runs, behind the commits of all that ``gone`` holds. May repeat, and may never
+        come: what a crash leaves is swept.
+        """
+
     def sweep(self, keep: Sequence[bytes]) -> None:  # noqa: B027
         """Remove what this job and step has staged and nobody will ask for any more.
 

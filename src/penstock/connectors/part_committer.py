@@ -24,15 +24,17 @@ __all__ = ["PartFileCommitter", "PendingPart", "UnrolledPieces", "decode_kept", 
 
 
 class PendingPart(msgspec.Struct, frozen=True, tag="pending", array_like=True):
-    """A committable: a complete hidden file, its final name, and the pieces it was made of.
+    """A committable: a complete hidden file, its final name, and the job's own pieces in it.
 
-    The pieces are the job's own; they go when the part is visible.
+    ``pieces`` were in no cut's state; they go when the part is visible. ``held`` may be in the
+    state of older checkpoints; they go with the last of those.
     """
 
     pending: str
     final: str
     size: int
     pieces: list[str]
+    held: list[str] = []
 
 
 class UnrolledPieces(msgspec.Struct, frozen=True, tag="unrolled", array_like=True):
@@ -52,7 +54,7 @@ class PartFileCommitter(Committer):
     """Links pending files to their final names, then forgets where they came from.
 
     A crash in between leaves a file with both names or under the final name only, and both mean
-    that it is committed.
+    that it is committed. A pending file is complete without its pieces, so only state needs those.
     """
 
     def __init__(self, area: StagingArea) -> None:
@@ -79,14 +81,15 @@ class PartFileCommitter(Committer):
         for part in visible:
             _forget(part)
 
+    def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:
+        needed = {path for entry in map(decode_kept, kept) for path in _needs(entry)}
+        for path in {path for entry in map(decode_kept, gone) for path in _pieces(entry)} - needed:
+            # Pieces of another job are that job's.
+            if Path(path).is_relative_to(self._area.root):
+                _remove(path)
+
     def sweep(self, keep: Sequence[bytes]) -> None:
-        paths: set[Path] = set()
-        for kept in map(decode_kept, keep):
-            if isinstance(kept, PendingPart):
-                paths.update(map(Path, (kept.pending, *kept.pieces)))
-            else:
-                paths.update(Path(piece.path) for piece in kept.pieces)
-        self._area.sweep(paths)
+        self._area.sweep({Path(path) for kept in map(decode_kept, keep) for path in _needs(kept)})
 
 
 def _show(part: PendingPart) -> bool:
@@ -109,8 +112,23 @@ def _show(part: PendingPart) -> bool:
     return True
 
 
+def _needs(kept: PendingPart | UnrolledPieces) -> list[str]:
+    """Tell which files a snapshot with this in it cannot be restored without."""
+    return [kept.pending] if isinstance(kept, PendingPart) else _pieces(kept)
+
+
+def _pieces(kept: PendingPart | UnrolledPieces) -> list[str]:
+    if isinstance(kept, PendingPart):
+        return [*kept.pieces, *kept.held]
+    return [piece.path for piece in kept.pieces]
+
+
 def _forget(part: PendingPart) -> None:
     for path in (part.pending, *part.pieces):
-        # What cannot be removed now is swept later; the part is committed all the same.
-        with contextlib.suppress(OSError):
-            Path(path).unlink()
+        _remove(path)
+
+
+def _remove(path: str) -> None:
+    # What cannot be removed now is swept later; the part is committed all the same.
+    with contextlib.suppress(OSError):
+        Path(path).unlink()

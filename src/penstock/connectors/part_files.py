@@ -37,12 +37,14 @@ class PartNames:
         return self.base_path / bucket / f"{self.prefix}-{writer}-{number}{self.suffix}"
 
 
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """Pieces that were cut off together, and the file they become."""
+    """Pieces that were cut off together, the file they become, and who else may need them."""
 
-    def __init__(self, final: Path, pieces: list[Piece]) -> None:
-        self.final = final
-        self.pieces = pieces
+    final: Path
+    pieces: list[Piece]
+    held: frozenset[str]
+    """Those that some checkpoint may have in its state."""
 
 
 class _Writer:
@@ -60,8 +62,8 @@ class _Writer:
 class PartFilePublisher(SinkPublisher):
     """Remembers what was published, and at a barrier makes pending files of what is rolled.
 
-    The staged files (pieces) stay as they are until a part made of them is committed: an older
-    checkpoint may hold them as its state.
+    The staged files (pieces) stay as they are, whatever part is made of them: an older checkpoint
+    may hold them as its state.
     """
 
     def __init__(
@@ -81,11 +83,13 @@ class PartFilePublisher(SinkPublisher):
         self._pieces: defaultdict[tuple[int, str], list[Piece]] = defaultdict(list)
         self._pre_commits = PreCommits()
         self._durable: set[str] = set()
+        self._held: set[str] = set()
         for unrolled in sorted(_restored(context.restored), key=lambda kept: kept.subtask):
             _check(unrolled.pieces)
             subtask = unrolled.subtask % context.parallelism
             self._pieces[subtask, unrolled.bucket].extend(unrolled.pieces)
             self._durable.update(piece.path for piece in unrolled.pieces)
+        self._held.update(self._durable)
 
     def publish(self, staged: Sequence[bytes]) -> None:
         now = time.time()
@@ -100,8 +104,12 @@ class PartFilePublisher(SinkPublisher):
         for (subtask, bucket), pieces in list(self._pieces.items()):
             complete, rest = roll_at_barrier(pieces, self._policy, now, roll_all=roll_all)
             writer = self._writers[subtask]
-            parts.extend(_Part(writer.name(self._names, bucket), part) for part in complete)
+            for part in complete:
+                held = self._held.intersection(piece.path for piece in part)
+                self._held -= held
+                parts.append(_Part(writer.name(self._names, bucket), part, frozenset(held)))
             if rest:
+                self._held.update(piece.path for piece in rest)
                 unrolled.append(UnrolledPieces(subtask, bucket, rest))
                 self._pieces[subtask, bucket] = list(rest)
             else:
@@ -130,7 +138,13 @@ class PartFilePublisher(SinkPublisher):
                 os.fsync(file.fileno())
         # A piece of another job belongs to that job's checkpoint, which may be restored again.
         own = [str(path) for path in paths if path.is_relative_to(self._area.root)]
-        return PendingPart(str(pending), str(part.final), pending.stat().st_size, own)
+        return PendingPart(
+            str(pending),
+            str(part.final),
+            pending.stat().st_size,
+            pieces=[path for path in own if path not in part.held],
+            held=[path for path in own if path in part.held],
+        )
 
     def _keep(self, unrolled: Sequence[UnrolledPieces]) -> list[bytes]:
         pieces = {piece.path: piece for kept in unrolled for piece in kept.pieces}

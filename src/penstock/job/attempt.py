@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
 from penstock.checkpoint.commits import CommitLane
 from penstock.checkpoint.coordinator import Coordinator, StageFacts
 from penstock.checkpoint.file_keeper import FileKeeper
-from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot
+from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.settings import CheckpointSettings, Guarantee
 from penstock.checkpoint.store import CheckpointStore, Completed
 from penstock.connectors.committer import Committer, CommitterContext
@@ -32,6 +32,7 @@ from penstock.job.positions import RetainedPositions
 from penstock.job.progress import Progress
 from penstock.job.report import MicroBatchReport
 from penstock.job.restore import RestoredJob
+from penstock.job.retained_output import RetainedOutput
 from penstock.job.settings import JobSettings
 from penstock.job.stage_loop import StageLoop, StageParts
 from penstock.job.stage_snapshot import StageSnapshots
@@ -58,8 +59,11 @@ class AttemptParts:
     """0 if it begins with nothing."""
     positions: RetainedPositions
     on_completed: Callable[[Completed], None]
-    held_by_sinks: Callable[[], Mapping[str, list[bytes]] | None]
-    """What sinks staged and some snapshot of this job needs, by uid; None if that is unknown."""
+    held_by_sinks: Callable[[Collection[int]], Mapping[str, list[bytes]] | None]
+    """What sinks staged and some snapshot of this job needs, by uid; None if that is unknown.
+
+    Snapshots with the given ids are left out.
+    """
     report: Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
 
 
@@ -83,6 +87,7 @@ class Attempt:
             parts.store,
             parts.checkpoints.committer_retries,
         )
+        self._output: RetainedOutput | None = None
         self.coordinator: Coordinator | None = None
         self.last: Completed | None = None
         """The checkpoint the job ended with, if it did."""
@@ -113,7 +118,8 @@ class Attempt:
                     owed[node.uid] = list(state.committables)
         self._commits.commit(self._parts.restored_from, owed)
         reach(CrashPoint.RECOVERY_COMMITTED)
-        self._sweep()
+        self._output = RetainedOutput(self._parts.held_by_sinks)
+        self._sweep(self._output.earlier, self._parts.restored.sinks)
         for node in self._sinks():
             self._publishers[node.id] = self._publisher(node)
 
@@ -150,17 +156,21 @@ class Attempt:
         self._parts.submitter.cancel()
 
     def completed(self, completed: Completed, operators: list[OperatorSnapshot]) -> None:
-        """Remember where sources stand in a snapshot that is kept now."""
+        """Remember what sources and sinks have in a snapshot that is kept now."""
         self._parts.positions.keep(completed.checkpoint, operators)
+        if self._output is not None:
+            self._output.keep(completed.checkpoint, operators)
         self._parts.on_completed(completed)
 
     def discarded(self, checkpoints: list[CheckpointId]) -> None:
-        """Let sources forget what no snapshot needs any more."""
+        """Let sources and sinks forget what no snapshot needs any more."""
         self._parts.positions.forget(checkpoints)
         for stage in self._plan.stages:
             given = self._inputs[stage.id]
             if isinstance(given, SourceInput):
                 given.release(self._parts.positions.lowest(stage.head.uid))
+        if self._output is not None:
+            self._commits.discard(self._output.forget(checkpoints))
 
     def end(self, stopped_at: Completed | None) -> None:
         """End all loops: the job is over."""
@@ -190,7 +200,7 @@ class Attempt:
         if self._board.failure is None and not self._board.stopping and self.last is None:
             self._commit_without_checkpoint()
         if self._board.failure is None and not self._board.stopping:
-            _quietly(self._sweep)
+            _quietly(self._sweep_at_the_end)
         self.close()
 
     def close(self) -> None:
@@ -221,13 +231,18 @@ class Attempt:
         except BaseException as error:
             self._board.fail(error)
 
-    def _sweep(self) -> None:
+    def _sweep_at_the_end(self) -> None:
+        # The checkpoints of a job that came to its end are deleted next.
+        self._sweep(self._parts.held_by_sinks(self._parts.store.retained), {})
+
+    def _sweep(
+        self, held: Mapping[str, Sequence[bytes]] | None, restored: Mapping[str, SinkState]
+    ) -> None:
         """Let sinks remove what no snapshot and no commit will ever ask for."""
-        held = self._parts.held_by_sinks()
         if held is None:
             return
         for uid, committer in self._committers.items():
-            state = self._parts.restored.sinks.get(uid)
+            state = restored.get(uid)
             mine = [] if state is None else [*state.state, *(c.data for c in state.committables)]
             committer.sweep([*held.get(uid, ()), *mine])
 
