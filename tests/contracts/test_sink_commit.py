@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.sink import SinkCut
-from tests.contracts.sink_world import TRANSACTIONAL, Attempt, Case, Killed, killed_at
+from tests.contracts.sink_world import (
+    TRANSACTIONAL,
+    Attempt,
+    Case,
+    Killed,
+    growing_files,
+    killed_at,
+)
 
 
 @pytest.fixture(params=TRANSACTIONAL, ids=lambda make: make.__name__)
@@ -65,7 +71,7 @@ def test_a_commit_removes_what_it_no_longer_needs(case: Case, tmp_path: Path) ->
     attempt.publish(["x" * 100_000], ["b"])
     attempt.publish(["a"], ["b"])
     attempt.commit(attempt.cut().committables)
-    kept = [path for path in case.leftovers() if path.is_file() and path.name != "delivered"]
+    kept = [path for path in case.leftovers() if path.is_file() and path.suffix != ".delivered"]
     assert kept == []
 
 
@@ -192,6 +198,13 @@ class Checkpoint:
     state: list[bytes] = field(default_factory=list)
 
 
+RETAINED = 3
+
+
+def held_by(checkpoints: list[Checkpoint]) -> list[bytes]:
+    return [data for c in checkpoints for data in (*c.committables, *c.state)]
+
+
 class Engine:
     """Runs attempts over an endless source of numbers, as the real one would."""
 
@@ -200,21 +213,18 @@ class Engine:
         self._directory = directory
         self._attempts = itertools.count(1)
         self._checkpoints = itertools.count(1)
-        self._completed = Checkpoint()
-        self._committed = 0
+        self._retained = [Checkpoint()]
         self._start(2)
 
     def _start(self, parallelism: int) -> None:
-        restored = self._completed
+        restored = self._retained[-1]
         name = f"a{next(self._attempts)}"
         self._parallelism = parallelism
         self._position = restored.position
         self._attempt = Attempt(self._case, self._directory, name, restored.state, parallelism)
         self._attempt.commit(restored.committables)
-        self._committed = restored.position
-        self._attempt.committer().sweep([*restored.committables, *restored.state])
+        self._attempt.committer().sweep(held_by(self._retained))
         self._owed: list[bytes] = []
-        self._unfinished: SinkCut | None = None
 
     def micro_batch(self) -> None:
         texts = [str(self._position + n) for n in range(self._parallelism)]
@@ -226,13 +236,24 @@ class Engine:
         self._owed += cut.committables
         if not completes:
             return
-        self._completed = Checkpoint(self._position, list(self._owed), cut.state)
+        self._retained.append(Checkpoint(self._position, list(self._owed), cut.state))
         if commits:
             self._attempt.commit(self._owed)
             self._owed = []
+            gone, self._retained = self._retained[:-RETAINED], self._retained[-RETAINED:]
+            self._attempt.committer().discard(held_by(gone), held_by(self._retained))
 
     def crash(self, parallelism: int) -> None:
+        self.look_at_retained()
         self._start(parallelism)
+
+    def look_at_retained(self) -> None:
+        """Begin as an attempt does that goes back to any of the retained checkpoints."""
+        for checkpoint in self._retained:
+            name = f"a{next(self._attempts)}"
+            Attempt(self._case, self._directory, name, checkpoint.state).commit(
+                checkpoint.committables
+            )
 
     def finish(self) -> list[str]:
         self.checkpoint(completes=True, commits=True, roll_all=True)
@@ -267,3 +288,18 @@ def test_each_record_shows_once_through_crashes_and_aborts(make: Any, steps: Any
         expected = engine.finish()
         assert sorted(case.shown(), key=int) == expected
         assert case.leftovers() == []
+
+
+def test_staged_output_does_not_pile_up_behind_retained_checkpoints(tmp_path: Path) -> None:
+    case = growing_files(tmp_path)
+    engine = Engine(case, tmp_path)
+    hidden: list[int] = []
+    for _ in range(30):
+        engine.micro_batch()
+        engine.checkpoint(completes=True, commits=True)
+        hidden.append(sum(1 for path in case.leftovers() if path.is_file()))
+    # Twenty pieces of three bytes fill a part, for each of two subtasks.
+    assert max(hidden) <= 2 * (20 + RETAINED), hidden
+    engine.crash(2)
+    expected = engine.finish()
+    assert sorted(case.shown(), key=int) == expected

@@ -218,9 +218,72 @@ def test_a_restore_without_the_files_of_its_state_is_refused(tmp_path: Path) -> 
     publisher = publisher_of(sink)
     publisher.publish([staged(sink, 1, 0, ["a"])])
     state = publisher.at_barrier(1, roll_all=False)().state
-    commit(sink, publisher.at_barrier(2, roll_all=True)().committables)
+    next(tmp_path.rglob("*.piece")).unlink()
     with pytest.raises(LostStagedFileError):
         publisher_of(sink, state)
+
+
+def pieces_in(directory: Path) -> list[str]:
+    return sorted(path.read_text() for path in directory.rglob("*.piece"))
+
+
+def test_an_older_checkpoint_keeps_its_pieces_when_parts_of_them_are_committed(
+    tmp_path: Path,
+) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    older = publisher.at_barrier(1, roll_all=False)()
+    publisher.publish([staged(sink, 2, 0, ["b"]), staged(sink, 2, 1, ["c"])])
+    newer = publisher.at_barrier(2, roll_all=True)()
+    commit(sink, newer.committables)
+    assert pieces_in(tmp_path) == ["a\n"]
+    restored = publisher_of(sink, older.state)
+    commit(sink, restored.at_barrier(3, roll_all=True)().committables)
+    parts = sorted(path.read_text() for path in tmp_path.glob("part-*"))
+    assert parts == ["a\n", "a\nb\n", "c\n"]
+
+
+def test_pieces_go_with_the_last_checkpoint_that_holds_them(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher, committer = publisher_of(sink), committer_of(sink)
+    cuts = []
+    for batch in (1, 2, 3):
+        publisher.publish([staged(sink, batch, 0, [str(batch)])])
+        cuts.append(publisher.at_barrier(batch, roll_all=batch == 3)())
+    commit(sink, cuts[2].committables)
+    publisher.publish([staged(sink, 4, 0, ["4"])])
+    committer.discard(cuts[0].state, [*cuts[1].state, *cuts[2].committables])
+    assert pieces_in(tmp_path) == ["1\n", "2\n", "4\n"]
+    for _ in range(2):
+        committer.discard(cuts[1].state, cuts[2].committables)
+        assert pieces_in(tmp_path) == ["4\n"]
+    assert [path.read_text() for path in tmp_path.glob("part-*")] == ["1\n2\n3\n"]
+
+
+def test_pieces_that_only_an_aborted_checkpoint_held_go_with_their_parts_checkpoint(
+    tmp_path: Path,
+) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    publisher.at_barrier(1, roll_all=False)()
+    committables = publisher.at_barrier(2, roll_all=True)().committables
+    commit(sink, committables)
+    committer_of(sink).discard(committables, [])
+    assert pieces_in(tmp_path) == []
+
+
+def test_discarding_a_checkpoint_spares_the_files_of_another_job(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, roll_all=False)().state
+    other = publisher_of(sink, state, "job-2")
+    taken_over = other.at_barrier(2, roll_all=False)().state
+    commit(sink, other.at_barrier(3, roll_all=True)().committables, "job-2")
+    committer_of(sink, "job-2").discard(taken_over, [])
+    assert pieces_in(tmp_path) == ["a\n"]
 
 
 def test_the_files_of_another_jobs_checkpoint_stay_for_that_job(tmp_path: Path) -> None:
