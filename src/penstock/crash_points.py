@@ -45,6 +45,7 @@ class CrashPoint(StrEnum):
     STAGE_BEFORE_MANIFEST = "stage.before-manifest"
     STAGE_AFTER_MANIFEST = "stage.after-manifest"
     RECOVERY_ATTEMPT_WON = "recovery.attempt-won"
+    RECOVERY_BEFORE_CLEANUP = "recovery.before-cleanup"
     RECOVERY_RESOLVED = "recovery.resolved"
     RECOVERY_COMMITTED = "recovery.committed"
     RECOVERY_STATE_LOADED = "recovery.state-loaded"

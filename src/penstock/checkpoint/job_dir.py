@@ -5,6 +5,8 @@
                        journal/      what counts, in order
                        chk-7/        _metadata of checkpoint 7
                        shared/       state files, used by several checkpoints
+                       savepoints/   the metadata of savepoints, which their owners may move
+                       connectors/   what sources and sinks keep, by the job's lives
                        history/      what checkpoints cost, recoveries, exceptions
                        control/      requests from outside and their answers
 """
@@ -27,6 +29,7 @@ __all__ = ["JobDir", "JobFacts", "PlannedStep", "find_job", "job_key", "jobs_in"
 METADATA = "_metadata"
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _CHECKPOINT = re.compile(r"chk-([1-9][0-9]*)")
+_SAVEPOINT = re.compile(r"([1-9][0-9]*)\.metadata")
 _LONGEST_SLUG = 40
 _JOB = "job.json"
 
@@ -112,16 +115,25 @@ class JobDir:
         """The file that is a checkpoint."""
         return self.chk(checkpoint) / METADATA
 
+    def savepoint(self, checkpoint: CheckpointId | int) -> Path:
+        """A copy of a savepoint's metadata: what it needs, wherever it is moved to."""
+        return self.path / "savepoints" / f"{checkpoint}.metadata"
+
+    def connectors(self, life: str) -> Path:
+        """What sources and sinks keep in one life of the job."""
+        return self.path / "connectors" / life
+
     def history(self, checkpoint: CheckpointId | int) -> Path:
         """What is known of a checkpoint, also of a failed one."""
         return self.path / "history" / f"{checkpoint:012d}.json"
 
     def checkpoints_on_disk(self) -> list[CheckpointId]:
         """Return the checkpoints that have a directory, whether they count or not, sorted."""
-        if not self.path.is_dir():
-            return []
-        found = (_CHECKPOINT.fullmatch(path.name) for path in self.path.iterdir())
-        return sorted(CheckpointId(int(match[1])) for match in found if match)
+        return _numbers(self.path, _CHECKPOINT)
+
+    def savepoints_on_disk(self) -> list[CheckpointId]:
+        """Return the savepoints that there is a copy of, whether they count or not, sorted."""
+        return _numbers(self.path / "savepoints", _SAVEPOINT)
 
     def write_facts(self, facts: JobFacts) -> None:
         """Say what the job is; saying it again replaces it."""
@@ -133,6 +145,13 @@ class JobDir:
             return msgspec.json.decode(self.storage.read(_JOB), type=JobFacts)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
+
+
+def _numbers(directory: Path, names: re.Pattern[str]) -> list[CheckpointId]:
+    if not directory.is_dir():
+        return []
+    found = (names.fullmatch(path.name) for path in directory.iterdir())
+    return sorted(CheckpointId(int(match[1])) for match in found if match)
 
 
 def job_key(given: str | None, job_name: str) -> JobKey:

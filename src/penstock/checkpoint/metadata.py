@@ -16,6 +16,8 @@ from penstock.state.savepoint_file import SavepointFile
 from penstock.task.layout import file_name
 
 __all__ = [
+    "JOB_DIRECTORY",
+    "LIFE",
     "CheckpointMetadata",
     "CommittableState",
     "OperatorSnapshot",
@@ -26,6 +28,12 @@ __all__ = [
     "full_bytes",
     "new_bytes",
 ]
+
+
+LIFE = "life"
+"""Property: the life of its job that a snapshot was taken in."""
+JOB_DIRECTORY = "job-directory"
+"""Property of a savepoint: where its job kept a copy of the metadata."""
 
 
 class CommittableState(Struct, frozen=True):

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Set
+from contextlib import suppress
 from pathlib import Path
+
+from penstock.ids import is_no_later
+from penstock.state.files import attempt_of
 
 __all__ = ["SharedFiles", "sweep"]
 
@@ -63,11 +67,13 @@ class SharedFiles:
         return sorted(freed)
 
 
-def sweep(shared_dir: Path, keep: Set[Path]) -> list[Path]:
-    """Delete the files below a directory that nobody names, and the directories left empty.
+def sweep(shared_dir: Path, keep: Set[Path], attempt: str) -> list[Path]:
+    """Delete what an attempt and older ones wrote and nobody names, and directories left empty.
 
-    Called by a new attempt that has won the journal, before its first task runs: what older
-    attempts staged and no checkpoint took up goes here. Cut off, it may be called again.
+    Called by an attempt that has won the journal, before its first task runs or behind its last:
+    what was staged and no checkpoint took up goes here. Cut off, it may be called again. A
+    driver that is taken over meanwhile does no harm: what later attempts write stays, and so do
+    files whose name does not say who wrote them.
 
     Raises:
         ValueError: if `keep` names a file elsewhere; nothing is deleted then, because names that
@@ -80,10 +86,12 @@ def sweep(shared_dir: Path, keep: Set[Path]) -> list[Path]:
     deleted: list[Path] = []
     for directory, _, names in os.walk(shared_dir, topdown=False):
         place = Path(directory)
-        unneeded = [place / name for name in names if place / name not in keep]
+        old = [place / name for name in names if is_no_later(attempt_of(name), attempt)]
+        unneeded = [path for path in old if path not in keep]
         for path in unneeded:
             path.unlink(missing_ok=True)
         deleted += unneeded
-        if place != shared_dir and not any(place.iterdir()):
-            place.rmdir()
+        if place != shared_dir:
+            with suppress(OSError):
+                place.rmdir()
     return sorted(deleted)

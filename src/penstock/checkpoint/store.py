@@ -25,7 +25,14 @@ from penstock.checkpoint.journal import (
     CommitsStarted,
     Journal,
 )
-from penstock.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, full_bytes, new_bytes
+from penstock.checkpoint.metadata import (
+    JOB_DIRECTORY,
+    LIFE,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    full_bytes,
+    new_bytes,
+)
 from penstock.checkpoint.metadata_codec import decode_metadata, encode_metadata
 from penstock.checkpoint.pending import PendingCheckpoint
 from penstock.checkpoint.storage import LocalStorage
@@ -108,6 +115,9 @@ class CheckpointStore:
     def write(self, pending: PendingCheckpoint, operators: list[OperatorSnapshot]) -> Completed:
         """Write the metadata, the last of a checkpoint's files, and read it back."""
         now = time.time()
+        properties = {LIFE: self._life}
+        if pending.is_savepoint:
+            properties[JOB_DIRECTORY] = str(self._dir.path)
         metadata = CheckpointMetadata(
             job_id=self._dir.key,
             job_name=self._job_name,
@@ -118,9 +128,13 @@ class CheckpointStore:
             completed=now,
             penstock_version=__version__,
             operators=operators,
-            properties={"life": self._life},
+            properties=properties,
         )
         data = encode_metadata(metadata)
+        if pending.is_savepoint:
+            # First: nothing may look like a savepoint and have nobody who keeps what it needs.
+            copy = self._dir.savepoint(pending.id)
+            self._dir.storage.create(self._dir.named(str(copy)), data)
         path = pending.request.path or str(self._dir.chk(pending.id))
         LocalStorage(Path(path)).create("_metadata", data)
         read = (Path(path) / "_metadata").read_bytes()

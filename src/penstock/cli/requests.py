@@ -106,7 +106,7 @@ def savepoint(
         raise click.UsageError(msg)
     if disposed is not None:
         path = _local(disposed, "--dispose") or ""
-        dispose(Path(path))
+        dispose(Path(path), where["directory"])
         _tell(Outcome("", True, "the savepoint is deleted", path), where["as_json"])
     if job is not None:
         request = Savepoint(_local(directory_of_savepoint, "DIR"))

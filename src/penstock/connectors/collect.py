@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -77,11 +76,12 @@ class CollectSink(Sink):
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         receiver = self._receiver_for(context.name)
         if context.checkpointed:
-            return _CheckpointedPublisher(context.work_dir)
+            return _CheckpointedPublisher(Deliveries(context.work_dir, context.attempt))
         return _Publisher(receiver.receive)
 
     def committer(self, context: CommitterContext) -> Committer:
-        return _Committer(self._receiver_for(context.name), context.work_dir)
+        deliveries = Deliveries(context.work_dir, context.attempt)
+        return _Committer(self._receiver_for(context.name), deliveries)
 
     def _receiver_for(self, step: str) -> _Receiver:
         if self._receiver is None:
@@ -128,8 +128,8 @@ class _Publisher(SinkPublisher):
 
 
 class _CheckpointedPublisher(SinkPublisher):
-    def __init__(self, work_dir: Path) -> None:
-        self._deliveries = Deliveries(work_dir)
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
         self._published: list[bytes] = []
         self._pre_commits = PreCommits()
 
@@ -146,9 +146,9 @@ class _CheckpointedPublisher(SinkPublisher):
 
 
 class _Committer(Committer):
-    def __init__(self, receiver: _Receiver, work_dir: Path) -> None:
+    def __init__(self, receiver: _Receiver, deliveries: Deliveries) -> None:
         self._receiver = receiver
-        self._deliveries = Deliveries(work_dir)
+        self._deliveries = deliveries
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         delivered = self._receiver.delivered | self._deliveries.recorded()

@@ -131,7 +131,7 @@ class FileSink(Sink):
         limit = policy.part_size if isinstance(policy, DefaultRollingPolicy) else None
         return PartFileWriter(
             context,
-            StagingArea(settings.base_path, context.job, context.staging_dir.name),
+            _area(settings, context, context.staging_dir),
             settings.part_format,
             settings.bucket_assigner.assigner(),
             limit,
@@ -145,15 +145,21 @@ class FileSink(Sink):
             reason = error.strerror or str(error)
             raise UnwritablePathError(str(settings.base_path), reason) from error
         names = PartNames(settings.base_path, config.part_prefix, config.part_suffix)
-        area = StagingArea(settings.base_path, context.job, context.work_dir.name)
+        area = _area(settings, context, context.work_dir)
         return PartFilePublisher(
             names, settings.rolling_policy, settings.part_format, area, context
         )
 
     def committer(self, context: CommitterContext) -> Committer:
-        return PartFileCommitter(
-            StagingArea(self._settings.base_path, context.job, context.work_dir.name)
-        )
+        return PartFileCommitter(_area(self._settings, context, context.work_dir))
+
+
+def _area(
+    settings: _Settings,
+    context: WriterContext | PublisherContext | CommitterContext,
+    step_dir: Path,
+) -> StagingArea:
+    return StagingArea(settings.base_path, context.job, step_dir.name, context.attempt)
 
 
 class _Builder:

@@ -108,8 +108,10 @@ class IngestionLog:
 
     def close(self) -> None:
         """Let go of the log; another owner may open it now."""
-        self._close_segment()
-        self._lock.close()
+        try:
+            self._close_segment()
+        finally:
+            self._lock.close()
 
     def _write(self, payload: bytes, count: int, first: int) -> None:
         if self._bytes >= self._segment_bytes or self._blocks >= self._segment_blocks:
@@ -126,9 +128,9 @@ class IngestionLog:
         self._blocks += 1
 
     def _close_segment(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _sync(self) -> None:
         if self._file is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.connectors.durable import sync_directory
+from penstock.ids import is_no_later
 
 __all__ = ["StagingArea"]
 
@@ -23,6 +24,8 @@ class StagingArea:
     base_path: Path
     job: str
     step: str
+    attempt: str
+    """Who looks at it."""
 
     @property
     def root(self) -> Path:
@@ -47,15 +50,26 @@ class StagingArea:
             sync_directory(directory)
 
     def sweep(self, keep: Collection[Path]) -> None:
-        """Remove everything but some files, and the directories that become empty."""
+        """Remove what this attempt and older ones left but some files, and empty directories.
+
+        What a later attempt stages stays: this one may have been taken over since it learned
+        what to keep.
+        """
         kept = {str(path) for path in keep}
-        for directory, _, names in os.walk(self.root, topdown=False):
-            for name in names:
-                path = Path(directory, name)
-                if str(path) not in kept:
-                    path.unlink(missing_ok=True)
-            _remove_if_empty(Path(directory))
+        for place in self.root.glob("*"):
+            if is_no_later(place.name, self.attempt):
+                _sweep(place, kept)
+        _remove_if_empty(self.root)
         _remove_if_empty(self.root.parent)
+
+
+def _sweep(place: Path, kept: Collection[str]) -> None:
+    for directory, _, names in os.walk(place, topdown=False):
+        for name in names:
+            path = Path(directory, name)
+            if str(path) not in kept:
+                path.unlink(missing_ok=True)
+        _remove_if_empty(Path(directory))
 
 
 def _remove_if_empty(directory: Path) -> None:

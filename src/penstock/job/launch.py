@@ -35,6 +35,7 @@ from penstock.job.job_run import JobParts, JobRun, JobState
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings, read_settings
 from penstock.job.submitter import Submitter
+from penstock.job.work_dirs import own_work_dir
 from penstock.recovery.restart import read_restart_strategy
 from penstock.recovery.supervisor import supervised_since
 from penstock.state.local_dir import choose_local_dir
@@ -56,8 +57,11 @@ _STATUS = {
 MakeSubmitter = Callable[[Plan, str, dict[StageId, bytes]], Submitter]
 """Makes the engine's side of an attempt: its plan, its name, its stages as bytes by id."""
 
-_started_here: dict[Path, LaunchedJob] = {}
-"""The jobs of this process by directory: the lease tells only processes apart."""
+_started_here: weakref.WeakValueDictionary[Path, LaunchedJob] = weakref.WeakValueDictionary()
+"""The jobs of this process by directory: the lease tells only processes apart.
+
+A job that runs is held by its threads.
+"""
 
 
 def launch(
@@ -119,9 +123,12 @@ def launch(
     job = LaunchedJob(plan, key, run, temporary, outlives=outlives)
     _started_here[job_dir.path] = job
     try:
+        _make(work_dir)
+        own_work_dir(work_dir, job_dir.path)
         job.start()
     except BaseException:
-        del _started_here[job_dir.path]
+        _started_here.pop(job_dir.path, None)
+        shutil.rmtree(work_dir, ignore_errors=True)
         raise
     return job
 

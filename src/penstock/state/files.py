@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
@@ -11,18 +12,25 @@ from penstock.errors import CorruptStateError
 from penstock.state.backends.refs import FileRef, StatePlace
 from penstock.state.delta import Block, Sums, read_blocks, write_blocks
 
-__all__ = ["file_name", "read_file", "sync_files", "verify_file", "write_file"]
+__all__ = ["attempt_of", "file_name", "read_file", "sync_files", "verify_file", "write_file"]
 
 BASE = ".base"
 DELTA = ".delta"
 
 _VERSION_DIGITS = 12
 _PIECE = 1 << 20
+_STAGED = re.compile(r"[0-9]+-(a[0-9]+)-b")
 
 
 def file_name(version: int, name: object, suffix: str) -> str:
     """Return the name of a state file; files of a directory sort by version."""
     return f"{version:0{_VERSION_DIGITS}d}-{name}{suffix}"
+
+
+def attempt_of(name: str) -> str:
+    """Return the attempt that wrote a state file of this name, "" if the name does not say it."""
+    found = _STAGED.match(name)
+    return "" if found is None else found[1]
 
 
 def write_file(

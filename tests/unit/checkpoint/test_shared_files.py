@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.checkpoint.shared_files import SharedFiles, sweep
+from penstock.state.backends.base import StagedName
+from penstock.state.files import file_name
 
 A, B, C, D = (Path(f"/jobs/j/shared/count/0/{name}") for name in "abcd")
 
@@ -119,30 +121,48 @@ def tree(root: Path, *names: str) -> list[Path]:
 
 def test_a_sweep_deletes_what_nobody_names_and_directories_left_empty(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    kept, gone, lone = tree(shared, "count/0/kept", "count/0/gone", "old/3/lone")
-    assert sweep(shared, {kept}) == [gone, lone]
+    kept, gone, lone = tree(
+        shared, "count/0/1-a1-b1.base", "count/0/2-a2-b2.delta", "old/3/1-a1-b1"
+    )
+    assert sweep(shared, {kept}, "a2") == [gone, lone]
     assert sorted(shared.rglob("*")) == [shared / "count", shared / "count/0", kept]
-    assert sweep(shared, {kept}) == []
+    assert sweep(shared, {kept}, "a2") == []
+
+
+def test_a_sweep_leaves_what_later_attempts_wrote(tmp_path: Path) -> None:
+    delta, table = file_name(7, StagedName("a10", 7, 0, 0, 0), ".delta"), "~0f~000012.sst"
+    table = file_name(7, StagedName("a3", 7, 0, 0, 0), table)
+    files = tree(tmp_path, f"count/0/{delta}", f"count/0/{table}")
+    assert sweep(tmp_path, set(), "a2") == []
+    assert sweep(tmp_path, set(), "a9") == files[1:]
+    assert sweep(tmp_path, set(), "a10") == files[:1]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "a1-b1", "1-a-b1", "1-b1-a1"])
+def test_a_sweep_leaves_names_that_do_not_say_who_wrote_them(tmp_path: Path, name: str) -> None:
+    (file,) = tree(tmp_path, f"count/0/{name}")
+    sweep(tmp_path, set(), "a9")
+    assert file.exists()
 
 
 def test_a_sweep_keeps_the_directory_itself_and_bears_its_absence(tmp_path: Path) -> None:
-    tree(tmp_path / "shared", "count/0/gone")
-    sweep(tmp_path / "shared", set())
-    assert (tmp_path / "shared").is_dir()
-    assert sweep(tmp_path / "nowhere", set()) == []
+    tree(tmp_path / "shared", "count/0/1-a1-b1")
+    sweep(tmp_path / "shared", set(), "a1")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "shared"]
+    assert sweep(tmp_path / "nowhere", set(), "a1") == []
 
 
 def test_a_sweep_deletes_nothing_if_what_to_keep_lies_elsewhere(tmp_path: Path) -> None:
-    (file,) = tree(tmp_path / "shared", "count/0/file")
+    (file,) = tree(tmp_path / "shared", "count/0/1-a1-b1")
     with pytest.raises(ValueError, match="does not lie below"):
-        sweep(tmp_path / "shared", {Path("count/0/file")})
+        sweep(tmp_path / "shared", {Path("count/0/1-a1-b1")}, "a1")
     assert file.exists()
 
 
 def test_a_sweep_does_not_follow_links_out_of_the_directory(tmp_path: Path) -> None:
-    (outside,) = tree(tmp_path / "outside", "file")
+    (outside,) = tree(tmp_path / "outside", "1-a1-b1")
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "link").symlink_to(outside.parent)
-    sweep(shared, set())
+    sweep(shared, set(), "a1")
     assert outside.exists()

@@ -116,7 +116,7 @@ def test_half_a_line_about_what_came_harms_no_other(tmp_path: Path) -> None:
     received: list[Any] = []
     sink = CollectSink(received.extend)
     publisher = publisher_of(sink, tmp_path, checkpointed=True)
-    (tmp_path / "delivered").write_text("0123456789abc")
+    (tmp_path / "a1.delivered").write_text("0123456789abc")
     publisher.publish([staged(sink, tmp_path, 1)])
     committables = publisher.at_barrier(1, roll_all=False)().committables
     commit(sink, tmp_path, committables)

@@ -34,6 +34,17 @@ def make(directory: Path, end: int, *, segment_blocks: int = 4) -> list[Path]:
     return sorted(directory.glob("*.segment"))
 
 
+def test_a_log_that_cannot_be_closed_on_a_full_disk_may_be_opened_again(tmp_path: Path) -> None:
+    log = IngestionLog(tmp_path)
+    segment = tmp_path / f"{0:020d}.segment"
+    segment.symlink_to("/dev/full")
+    for write in (lambda: log.append([b"x"]), log.close):
+        with pytest.raises(OSError, match="No space left"):
+            write()
+    segment.unlink()
+    IngestionLog(tmp_path).close()
+
+
 def test_any_range_can_be_read_from_another_process_while_the_log_is_open(tmp_path: Path) -> None:
     log = IngestionLog(tmp_path, segment_blocks=4)
     fill(log, 100)
