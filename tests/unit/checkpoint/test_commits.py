@@ -1,0 +1,74 @@
+"""The lane of commits, and what is discarded in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.checkpoint.commits import CommitLane, Unneeded
+from penstock.checkpoint.metadata import CommittableState
+from penstock.ids import CheckpointId
+from tests.unit.checkpoint.coordinated import SINK_UID, Commits, World
+
+ONE = {SINK_UID: [CommittableState(1, b"x")]}
+UNNEEDED = {SINK_UID: Unneeded([b"a"], [b"b"])}
+
+
+class Discards(Commits):
+    """Also remembers what was discarded, among its calls."""
+
+    def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:
+        self.calls.append([*gone, *kept])
+        if self.error is not None:
+            raise self.error
+
+
+def lane(root: Path, committer: Discards) -> CommitLane:
+    return CommitLane({SINK_UID: committer}, {SINK_UID: "files"}, World(root).store, 0)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_sinks_discard_behind_the_commits_before(tmp_path: Path) -> None:
+    committer = Discards()
+    committer.may_go.clear()
+    commits = lane(tmp_path, committer)
+    done = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.discard(UNNEEDED)
+    commits.submit(CheckpointId(2), ONE, done.set, lambda _: None)
+    assert committer.calls == []
+    committer.may_go.set()
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"x"], [b"a", b"b"], [b"x"]]
+
+
+def test_behind_a_failed_commit_nothing_is_discarded(tmp_path: Path) -> None:
+    committer = Discards()
+    committer.error = OSError("no")
+    commits = lane(tmp_path, committer)
+    failures: list[BaseException] = []
+    ended = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, failures.append)
+    commits.discard(UNNEEDED)
+    commits.submit(CheckpointId(2), {}, ended.set, failures.append)
+    assert ended.wait(20)
+    commits.close()
+    assert len(failures) == 1
+    assert committer.calls == []
+
+
+def test_a_sink_that_cannot_discard_fails_nothing(tmp_path: Path) -> None:
+    committer = Discards()
+    commits = lane(tmp_path, committer)
+    committer.error = OSError("no")
+    done = threading.Event()
+    commits.discard({**UNNEEDED, "a sink without a committer": Unneeded([b"a"], [])})
+    commits.submit(CheckpointId(1), {}, done.set, lambda _: None)
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"a", b"b"]]
