@@ -30,6 +30,7 @@ from penstock.checkpoint.journal_entries import (
     JobEnded,
     JournalEntry,
     JournalState,
+    StartFailed,
     Summary,
     journal_state,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Journal",
     "JournalEntry",
     "JournalState",
+    "StartFailed",
     "Summary",
     "journal_state",
 ]
@@ -81,6 +83,11 @@ class Journal:
         """What may have become the next entry: its write failed."""
         self._landed: bytes | None = None
         """The last entry, if its write failed and it is there all the same."""
+
+    @property
+    def attempt(self) -> str | None:
+        """The attempt this journal writes for, None before one has won."""
+        return self._attempt
 
     def entries(self) -> list[tuple[int, JournalEntry]]:
         """Read all entries with their indexes, from the newest summary on.

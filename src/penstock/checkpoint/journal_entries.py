@@ -22,6 +22,7 @@ __all__ = [
     "JobEnded",
     "JournalEntry",
     "JournalState",
+    "StartFailed",
     "Summary",
     "journal_state",
 ]
@@ -59,6 +60,18 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     """The attempt with which the job last began anew; this one, if it does."""
     work_dirs: list[str] = []
     """Where the attempt keeps files outside of the job's directory, for others to clean up."""
+
+
+class StartFailed(Struct, frozen=True, tag=True):
+    """The attempt ended before it ran: all is as it was before it, only its id is used up.
+
+    It changes nothing if sinks may have shown something by then: what the attempt turned away
+    from stays behind, unless the user says otherwise. A driver that is killed while it starts does
+    not write it; the next one begins with the same snapshot.
+    """
+
+    attempt: str
+    time: float
 
 
 class CheckpointIdsReserved(Struct, frozen=True, tag=True):
@@ -114,6 +127,13 @@ class JobEnded(Struct, frozen=True, tag=True):
     savepoint: str | None = None
 
 
+class BeforeStart(Struct, frozen=True):
+    """What an attempt found when it started."""
+
+    restorable: tuple[CheckpointCompleted, ...] = ()
+    ended: JobEnded | None = None
+
+
 class JournalState(Struct, frozen=True):
     """What a journal says, read to its end."""
 
@@ -139,6 +159,8 @@ class JournalState(Struct, frozen=True):
     commits_done: frozenset[int] = frozenset()
     ended: JobEnded | None = None
     """How the newest attempt ended the job, None if it did not."""
+    before_start: BeforeStart | None = None
+    """What counts again if the newest attempt fails to start; None once it cannot."""
 
     @property
     def next_attempt(self) -> AttemptId:
@@ -175,6 +197,7 @@ class Summary(Struct, frozen=True, tag=True):
 
 JournalEntry = (
     AttemptStarted
+    | StartFailed
     | CheckpointIdsReserved
     | CheckpointCompleted
     | CommitsStarted
@@ -203,7 +226,10 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
                 highest_id=max(state.highest_id, entry.restored or 0),
                 restorable=_still_restorable(state, entry),
                 ended=None,
+                before_start=BeforeStart(state.restorable, state.ended),
             )
+        case StartFailed():
+            state = _without_newest_attempt(state)
         case CheckpointIdsReserved():
             state = structs.replace(state, highest_id=max(state.highest_id, entry.upto))
         case CheckpointCompleted():
@@ -212,6 +238,7 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
                 highest_id=max(state.highest_id, entry.checkpoint),
                 completed=(*state.completed, entry),
                 restorable=state.restorable if entry.savepoint else (*state.restorable, entry),
+                before_start=None,
             )
         case CheckpointDiscarded():
             state = _forget_commits(
@@ -219,18 +246,22 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
                     state,
                     completed=_without(state.completed, entry.checkpoint),
                     restorable=_without(state.restorable, entry.checkpoint),
+                    before_start=_found_without(state.before_start, entry.checkpoint),
                 )
             )
         case CommitsStarted():
             started = state.commits_started | {entry.checkpoint}
             state = structs.replace(
-                state, commits_started=started, restorable=_with_committed(state, entry)
+                state,
+                commits_started=started,
+                restorable=_with_committed(state, entry),
+                before_start=None,
             )
         case CommitsDone():
             done = state.commits_done | {entry.checkpoint}
             state = structs.replace(state, commits_done=done)
         case JobEnded():
-            state = structs.replace(state, ended=entry)
+            state = structs.replace(state, ended=entry, before_start=None)
     return structs.replace(state, tail=index)
 
 
@@ -246,6 +277,25 @@ def _still_restorable(
     if not any(_is(c, start.restored, start.restored_path) for c in restorable):
         return ()
     return tuple(c for c in restorable if c.checkpoint <= start.restored)
+
+
+def _without_newest_attempt(state: JournalState) -> JournalState:
+    found = state.before_start
+    if found is None:
+        return state
+    return structs.replace(
+        state,
+        attempts=state.attempts[:-1],
+        restorable=found.restorable,
+        ended=found.ended,
+        before_start=None,
+    )
+
+
+def _found_without(found: BeforeStart | None, checkpoint: int) -> BeforeStart | None:
+    if found is None:
+        return None
+    return structs.replace(found, restorable=_without(found.restorable, checkpoint))
 
 
 def _with_committed(

@@ -32,6 +32,7 @@ _CONNECT_SECONDS = 10.0
 _RECEIVE_BYTES = 1 << 20
 # Beyond this the server has to wait, as it would for a slow Flink job.
 _LARGEST_BACKLOG = 4_000_000
+_ONLY_SPLIT = "log"
 
 
 class SocketSource(Source):
@@ -66,7 +67,11 @@ class SocketSource(Source):
 
 
 class _Enumerator(SourceEnumerator):
-    """Plans what is in the log; the split is the log's directory, positions count records."""
+    """Plans what is in the log; positions count records.
+
+    They are not named after the log's directory, which moves with the job's; ranges, which are of
+    use to one micro-batch, are.
+    """
 
     def __init__(self, host: str, port: int, context: EnumeratorContext) -> None:
         self._address = (host, port)
@@ -95,7 +100,7 @@ class _Enumerator(SourceEnumerator):
         return []
 
     def positions(self) -> dict[str, int]:
-        return {str(self._directory): self._next}
+        return {_ONLY_SPLIT: self._next}
 
     def finished(self) -> bool:
         # In this order: no record comes behind the end.
@@ -118,8 +123,7 @@ class _Enumerator(SourceEnumerator):
             if begin:
                 _log.warning("records below %d of %s were trimmed", begin, self._directory)
             return begin
-        # The directory moves with the job's, so the position counts under any name.
-        (position,) = positions.values()
+        position = positions[_ONLY_SPLIT]
         if not begin <= position <= end:
             reason = f"records {begin} to {end} are there; the job goes on at {position}"
             raise CorruptIngestionLogError(str(self._directory), 0, reason)

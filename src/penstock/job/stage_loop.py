@@ -377,7 +377,17 @@ class StageLoop:
             return
         self._batch += 1
         nothing = Taken([SubtaskWork()] * self._stage.parallelism, False)
-        self._run_tries(nothing, coordinator.take_notices(self._stage.id), close=True)
+        try:
+            self._run_tries(nothing, coordinator.take_notices(self._stage.id), close=True)
+        except _Stopped:
+            raise
+        except Exception as error:
+            # Everything is committed: another attempt would have nothing to do.
+            logger.warning(
+                "stage %r: telling its functions of the last checkpoint failed: %s",
+                self._stage.name,
+                error,
+            )
 
     def _wants_close(self) -> bool:
         functions = [n.function for n in self._stage.nodes if isinstance(n.function, Function)]

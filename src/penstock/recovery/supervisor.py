@@ -30,6 +30,7 @@ __all__ = [
     "PassOn",
     "Supervisor",
     "decide_after_exit",
+    "driver_died",
     "report_to_supervisor",
     "supervised_since",
 ]
@@ -78,6 +79,7 @@ def decide_after_exit(
 # -- the driver's side --------------------------------------------------------------------------
 
 _since: float | None = None
+_died: float | None = None
 
 
 def report_to_supervisor() -> bool:
@@ -86,13 +88,13 @@ def report_to_supervisor() -> bool:
     Called once by a driver, before it does anything that takes time. The processes it starts
     are not supervised.
     """
-    global _since
+    global _since, _died
     given = os.environ.pop(_VARIABLE, None)
     if given is None:
         return False
-    descriptor, interval, since = given.split()
+    descriptor, interval, since, *died = given.split()
     os.set_inheritable(int(descriptor), False)
-    _since = float(since)
+    _since, _died = float(since), float(died[0]) if died else None
     beat = threading.Thread(
         target=_beat, args=(int(descriptor), float(interval)), name="heartbeat", daemon=True
     )
@@ -103,6 +105,11 @@ def report_to_supervisor() -> bool:
 def supervised_since() -> float | None:
     """Return when the supervisor of this process was started, None if there is none."""
     return _since
+
+
+def driver_died() -> float | None:
+    """Return when the driver died that this process takes the place of, None if none is known."""
+    return _died
 
 
 def _beat(descriptor: int, interval_s: float) -> None:
@@ -179,10 +186,12 @@ class Supervisor:
         """
         history: list[Restart] = []
         attempt = 1
+        died: float | None = None
         with self._signals():
             while True:
-                driver = _Driver(self._command, self._heartbeat, self._since, self._events)
+                driver = _Driver(self._command, self._heartbeat, self._since, died, self._events)
                 silent_s = self._watch(driver)
+                died = time.time() - (silent_s or 0.0)
                 returncode = driver.collect()
                 now = time.monotonic()
                 decision = decide_after_exit(
@@ -279,17 +288,19 @@ class _Driver:
         command: Sequence[str],
         heartbeat: Heartbeat,
         since: float,
+        died: float | None,
         events: queue.SimpleQueue[_Event],
     ) -> None:
         self._events = events
         ours, theirs = os.pipe()
+        told = [theirs, heartbeat.interval_s, since, *([] if died is None else [died])]
         try:
             # In a group of its own, or the terminal's Ctrl-C would reach it twice; such a group
             # must not read from the terminal.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, _VARIABLE: f"{theirs} {heartbeat.interval_s!r} {since!r}"},
+                env={**os.environ, _VARIABLE: " ".join(map(repr, told))},
                 pass_fds=(theirs,),
                 process_group=0,
             )

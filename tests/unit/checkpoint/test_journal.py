@@ -21,6 +21,7 @@ from penstock.checkpoint.journal import (
     JobEnded,
     Journal,
     JournalEntry,
+    StartFailed,
     Summary,
     journal_state,
 )
@@ -61,6 +62,7 @@ def test_every_kind_of_entry_is_read_back(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
     all_kinds: list[JournalEntry] = [
         started(restored=3, restored_path="/sp", fresh=True, work_dirs=["/tmp/x"]),
+        StartFailed("a1", 1.5),
         reserved(1000),
         completed(4, savepoint=True),
         CommitsStarted(4, "a1", 2.0),
@@ -68,7 +70,7 @@ def test_every_kind_of_entry_is_read_back(tmp_path: Path) -> None:
         CheckpointDiscarded(4, "a1", 3.0),
         JobEnded("a1", EndStatus.STOPPED, 4.0, "/sp/4"),
     ]
-    assert [journal.append(entry) for entry in all_kinds] == list(range(1, 8))
+    assert [journal.append(entry) for entry in all_kinds] == list(range(1, 9))
     assert open_journal(tmp_path).entries() == list(enumerate(all_kinds, 1))
     assert {type(e) for e in all_kinds} | {Summary} == set(JournalEntry.__args__)
 

@@ -84,6 +84,26 @@ def test_a_restored_source_replays_and_goes_on_live(server: Server, tmp_path: Pa
     running.enumerator.close()
 
 
+def test_positions_outlive_a_move_of_the_log(server: Server, tmp_path: Path) -> None:
+    running = Running(server.source, tmp_path / "old", {})
+    with server.accept() as connection:
+        connection.sendall(b"1\n2\n3\n")
+        assert running.lines(1) == ["1"]
+        at_checkpoint = running.enumerator.positions()
+        running.enumerator.close()
+    (tmp_path / "old").rename(tmp_path / "new")
+    running = Running(server.source, tmp_path / "new", at_checkpoint)
+    with server.accept():
+        assert running.lines(1) == ["2"]
+        # What was written down later takes the place of the checkpoint's, whatever the path.
+        positions = {**at_checkpoint, **running.enumerator.positions()}
+        running.enumerator.close()
+    running = Running(server.source, tmp_path / "new", positions)
+    with server.accept():
+        assert running.lines(1) == ["3"]
+    running.enumerator.close()
+
+
 def test_an_ended_log_is_replayed_without_the_server(server: Server, tmp_path: Path) -> None:
     running = Running(server.source, tmp_path, {})
     with server.accept() as connection:
@@ -120,7 +140,7 @@ def test_a_lost_connection_is_raised_behind_the_last_line(server: Server, tmp_pa
 
 def test_positions_that_the_log_does_not_reach_are_refused(server: Server, tmp_path: Path) -> None:
     with pytest.raises(CorruptIngestionLogError, match="records 0 to 0 are there"):
-        Running(server.source, tmp_path, {"x": 7})
+        Running(server.source, tmp_path, {"log": 7})
 
 
 def test_released_positions_trim_the_log(server: Server, tmp_path: Path) -> None:

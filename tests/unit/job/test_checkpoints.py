@@ -263,7 +263,7 @@ def test_checkpoints_of_a_life_whose_driver_died_behind_its_end_go_with_the_next
 ) -> None:
     program = Program(tmp_path, bursts(30))
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.job.job_run.JobRun._tidy", lambda *_: None)
+        patched.setattr("penstock.job.books.Books.tidy", lambda *_: None)
         program.run()
     assert program.dir.checkpoints_on_disk()
     Program(tmp_path, bursts(30), output="again").run()
@@ -321,7 +321,7 @@ def test_the_end_is_written_down_before_checkpoints_go(
         message = "the disk is gone"
         raise OSError(message)
 
-    monkeypatch.setattr("penstock.job.job_run.JobRun._tidy", full)
+    monkeypatch.setattr("penstock.job.books.Books.tidy", full)
     program.run()
     assert [ended and ended.status for ended in seen] == [EndStatus.FINISHED]
 

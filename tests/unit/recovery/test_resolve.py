@@ -10,11 +10,13 @@ import pytest
 from penstock.checkpoint.journal import (
     AttemptStarted,
     CheckpointCompleted,
+    CheckpointDiscarded,
     CommitsStarted,
     EndStatus,
     JobEnded,
     JournalEntry,
     JournalState,
+    StartFailed,
     journal_state,
 )
 from penstock.checkpoint.settings import Guarantee
@@ -138,6 +140,49 @@ def test_an_origin_knows_whether_its_output_may_be_seen() -> None:
         (2, False, 7),
         (1, True, 7),
     ]
+
+
+# -- starts that failed -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"restored_path": str(GIVEN), "given_path": str(GIVEN)},
+        {"fresh": True},
+        {"restored": 1, "restored_path": "/jobs/count/chk-1"},
+    ],
+)
+def test_a_start_that_failed_takes_nothing_from_the_job(start: dict[str, Any]) -> None:
+    died: list[JournalEntry] = [started(), completed(1), completed(2)]
+    failed = state(*died, started("a2", **start), StartFailed("a2", 1.0))
+    assert begins(failed) == begins(failed, restarting=True) == [2, 1]
+    assert begins(failed, given=GIVEN) == [str(GIVEN)]
+    assert failed.next_attempt == "a3"
+
+
+def test_a_job_that_was_over_is_over_behind_a_start_that_failed() -> None:
+    over: list[JournalEntry] = [started(), completed(1), ended(EndStatus.FINISHED)]
+    began = started("a2", restored_path=str(GIVEN), given_path=str(GIVEN))
+    assert begins(state(*over, began)) == [str(GIVEN)]
+    failed = state(*over, began, CheckpointDiscarded(1, "a2", 1.0), StartFailed("a2", 1.0))
+    assert begins(failed) == []
+    assert failed.is_over
+    assert failed.restorable == ()
+
+
+def test_behind_commits_of_the_given_snapshot_nobody_goes_back_by_himself() -> None:
+    began = started("a2", restored_path=str(GIVEN), given_path=str(GIVEN))
+    committed = CommitsStarted(9, "a2", 1.0)
+    failed = state(started(), completed(1), began, committed, StartFailed("a2", 1.0))
+    assert begins(failed) == begins(failed, given=GIVEN) == [str(GIVEN)]
+
+
+def test_a_driver_killed_while_it_starts_leaves_the_next_one_the_same_snapshot() -> None:
+    began = started("a2", restored_path=str(GIVEN), given_path=str(GIVEN))
+    again = started("a3", life="a2", restored_path=str(GIVEN))
+    failed = state(started(), completed(1), began, again, StartFailed("a3", 1.0))
+    assert begins(failed) == [str(GIVEN)]
 
 
 # -- lives --------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from penstock.recovery.supervisor import Heartbeat, PassOn, Supervisor, decide_a
 DRIVER = """
 import os, signal, sys, time
 from pathlib import Path
-from penstock.recovery.supervisor import report_to_supervisor, supervised_since
+from penstock.recovery.supervisor import driver_died, report_to_supervisor, supervised_since
 supervised = report_to_supervisor()
 starts = Path(sys.argv[1])
 number = len(starts.read_text().split()) if starts.exists() else 0
 with starts.open("a") as file:
     file.write(f"{os.getpid()}\\n")
-print(f"start {number + 1} {supervised} {supervised_since()}", flush=True)
+print(f"start {number + 1} {supervised} {supervised_since()} {driver_died()}", flush=True)
 SCRIPT
 """
 
@@ -213,6 +213,36 @@ def test_a_driver_knows_since_when_it_is_supervised_and_its_children_are_not(
     assert [line[:3] for line in lines] == [["start", "1", "True"], ["start", "2", "True"]]
     assert lines[0][3] == lines[1][3]
     assert before <= float(lines[0][3]) <= time.time()
+
+
+def test_a_driver_knows_when_the_one_before_it_died(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    watched = Watched(
+        tmp_path,
+        "if number: sys.exit(0)\n"
+        "starts.with_name('last').write_text(str(time.time()))\n"
+        "os.kill(os.getpid(), 9)",
+    )
+    assert watched.run(delay_s=0.5) == 0
+    first, second = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert first[4] == "None"
+    assert 0 <= float(second[4]) - float((tmp_path / "last").read_text()) < 0.5
+
+
+def test_a_driver_that_was_silent_has_been_dead_since_it_was_last_heard(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    watched = Watched(
+        tmp_path,
+        "time.sleep(0.2)\n"
+        "if number: sys.exit(0)\n"
+        "starts.with_name('last').write_text(str(time.time()))\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)",
+    )
+    assert watched.run(beat=Heartbeat(0.05, 1.5)) == 0
+    _, second = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert abs(float(second[4]) - float((tmp_path / "last").read_text())) < 1.0
 
 
 # -- a supervisor that is itself a process ------------------------------------------------------
