@@ -23,6 +23,7 @@ from tests.unit.job.counting import (
     checkpoint,
     counted,
     die,
+    flip_a_byte,
     launched,
     wait_for_lines,
     wait_for_records,
@@ -107,6 +108,23 @@ def test_the_oldest_retained_checkpoint_can_be_restored(tmp_path: Path) -> None:
     again = replace(program, settings=settings, ends=True)
     again.run_to_the_end(again.launch())
     assert set(program.lines()) >= set(counted(8 * BURST))
+
+
+def test_a_fall_back_finds_pieces_that_the_damaged_checkpoint_had_committed(
+    tmp_path: Path,
+) -> None:
+    program = Growing(tmp_path)
+    job = program.launch()
+    program.take(job, 3)
+    wait_for_lines(program, 3 * BURST)
+    die(job)
+    flip_a_byte(program.retained()[-1] / METADATA)
+    settings = {"penstock__recovery__accept_duplicates": "true"}
+    again = replace(program, settings=settings, ends=True)
+    again.run_to_the_end(again.launch())
+    verdict = again.verdict(8 * BURST)
+    assert verdict.is_at_least_once, verdict
+    assert len(verdict.duplicated) == 3 * BURST
 
 
 def test_pieces_are_those_that_retained_checkpoints_hold(tmp_path: Path) -> None:
