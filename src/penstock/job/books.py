@@ -84,7 +84,7 @@ class Books:
             logger.warning("that the job did not start cannot be written down: %s", error)
 
     def tidy(self, ended: JournalState) -> None:
-        """Delete the checkpoints of a life that is over, unless they were to be kept.
+        """Delete what is left of a life that is over, unless its checkpoints were to be kept.
 
         Called by an attempt that has won the journal, with what it says of that life's end; may be
         cut off and called again. Those of older lives that were kept, or left alone by a fresh
@@ -100,3 +100,5 @@ class Books:
         mine = [CheckpointId(c.checkpoint) for c in ended.restorable if not c.savepoint]
         self.store(AttemptId(self.journal.attempt), life).discard(mine)
         self.kept.sweep()
+        if life:
+            self.kept.forget_life(life)

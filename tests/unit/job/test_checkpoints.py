@@ -266,8 +266,11 @@ def test_checkpoints_of_a_life_whose_driver_died_behind_its_end_go_with_the_next
         patched.setattr("penstock.job.books.Books.tidy", lambda *_: None)
         program.run()
     assert program.dir.checkpoints_on_disk()
+    kept = program.dir.connectors("a1")
+    kept.mkdir(parents=True, exist_ok=True)
     Program(tmp_path, bursts(30), output="again").run()
     assert program.dir.checkpoints_on_disk() == []
+    assert not kept.exists()
 
 
 def test_a_job_that_finished_begins_anew(tmp_path: Path) -> None:
@@ -306,6 +309,7 @@ def test_a_finished_job_leaves_no_checkpoints_behind(tmp_path: Path) -> None:
     program.run()
     assert program.dir.checkpoints_on_disk() == []
     assert not program.dir.shared.exists()
+    assert not (program.dir.path / "connectors").exists()
     assert program.journal().completed == ()
 
 
