@@ -153,9 +153,11 @@ def test_a_job_is_named_by_id_name_or_path(tmp_path: Path) -> None:
 
 def test_a_savepoint_is_disposed_of_and_nothing_else_is(client: JobClient, tmp_path: Path) -> None:
     path = client.trigger_savepoint(str(tmp_path / "mine")).result()
+    assert len(list(tmp_path.glob("*/savepoints/*"))) == 1
     said = penstock("savepoint", "--dispose", path).stdout
     assert said == f"the savepoint is deleted\n{path}\n"
     assert not Path(path).exists()
+    assert list(tmp_path.glob("*/savepoints/*")) == []
     result = penstock("savepoint", "--dispose", tmp_path)
     assert result.exit_code == 1
     assert "is no savepoint: it has no _metadata" in result.stderr
