@@ -36,7 +36,7 @@ from penstock.job.requests import Requests
 from penstock.recovery.control import Control
 from penstock.recovery.lease import refuse_second_driver
 from penstock.recovery.restart import GiveUp, Restart, decide_restart
-from penstock.recovery.supervisor import driver_died
+from penstock.recovery.supervisor import driver_died, supervised_since
 
 __all__ = ["JobParts", "JobRun", "JobState"]
 
@@ -83,6 +83,11 @@ class JobRun:
 
     def start(self) -> None:
         """Begin the first attempt; what makes the job impossible is raised here."""
+        if self._is_over_already():
+            logger.warning("job %r had ended when its driver died", self._parts.plan.job_name)
+            self.state = JobState.FINISHED
+            self._ended.set()
+            return
         owner = refuse_second_driver(
             self._dir, self._parts.checkpoints.heartbeat_timeout_s, time.time()
         )
@@ -97,6 +102,15 @@ class JobRun:
         if self._requests is not None:
             self._requests.start()
         threading.Thread(target=self._run, name="job", daemon=True).start()
+
+    def _is_over_already(self) -> bool:
+        """Whether a driver died behind the end of the job, and was started again for nothing."""
+        since, state = supervised_since(), self._books.journal.state()
+        if since is None or state.ended is None or not state.is_over:
+            return False
+        by = next((a for a in state.attempts if a.attempt == state.ended.attempt), None)
+        # The same program may run the same job twice, one after the other.
+        return state.ended.time >= since and by is not None and by.pid != os.getpid()
 
     def cancel(self) -> None:
         """End between micro-batches: what is running is still published."""

@@ -245,7 +245,7 @@ def test_a_cancellation_that_cannot_be_written_down_hides_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, job = failing_once(tmp_path, restart_strategy__fixed_delay__delay="1 h")
-    no_space_for(monkeypatch, lambda _: True)
+    no_space_for(monkeypatch, lambda data: b"JobEnded" in data)
     assert program.clock is not None
     program.clock.advance(10)
     eventually(lambda: job.status() is JobStatus.RESTARTING)
@@ -372,3 +372,21 @@ def test_a_death_counts_from_when_the_supervisor_saw_it(
     recovery = program.history().recoveries()[-1]
     assert recovery.cause == "the driver died"
     assert at_least <= recovery.detect_s <= at_most
+
+
+def test_a_driver_that_died_behind_the_end_of_its_job_does_not_run_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = time.time()
+    program = Program(tmp_path, bursts(30))
+    program.run()
+    before = program.lines()
+    monkeypatch.setattr("penstock.job.job_run.supervised_since", lambda: began)
+    with monkeypatch.context() as another:
+        another.setattr("penstock.job.job_run.os.getpid", lambda: -1)
+        program.run()
+    assert program.lines() == before
+    assert len(program.journal().attempts) == 1
+    # The same process may well run it twice.
+    Program(tmp_path, bursts(30), output="again").run()
+    assert len(program.journal().attempts) == 2
