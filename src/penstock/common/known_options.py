@@ -131,7 +131,7 @@ STATE_COMPACT_AFTER_DELTAS = ConfigOption(
     "penstock.state.compact-after-deltas",
     POSITIVE_INTEGER,
     64,
-    "Deltas of one subtask's state before they are folded into a new base.",
+    "Deltas of one subtask's state, at least, before they are folded into a new base.",
 )
 SOURCE_POLL_INTERVAL = ConfigOption(
     "penstock.source.poll-interval",

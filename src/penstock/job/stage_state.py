@@ -34,6 +34,7 @@ from penstock.task.messages import Acknowledgement
 logger = logging.getLogger("penstock.job")
 
 _PROVEN_AT_ONCE = 4
+_MOST_DELTAS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ class StageState:
         self._hold_live()
 
     def _has_many_deltas(self) -> bool:
-        return any(len(r.deltas) >= self._fold_after for r in self._refs)
+        return any(is_worth_folding(ref, self._fold_after) for ref in self._refs)
 
     def _fold_work(
         self,
@@ -332,3 +333,16 @@ def _as_of(ref: StateRef, snapshot: LocalSnapshot | None) -> StateRef:
         return ref
     deltas = tuple(d for d in ref.deltas if d.version <= snapshot.version)
     return msgspec.structs.replace(ref, version=snapshot.version, deltas=deltas)
+
+
+def is_worth_folding(ref: StateRef, after: int) -> bool:
+    """Decide whether a state's deltas should become a base.
+
+    A new base is as large as the state, and the next checkpoint has to write it: small changes
+    of a large state are left to gather until they make up half of it, unless they are very many.
+    """
+    if len(ref.deltas) < after:
+        return False
+    changed = sum(delta.size for delta in ref.deltas)
+    base = sum(file.size for file in ref.files) - changed
+    return 2 * changed >= base or len(ref.deltas) >= _MOST_DELTAS * after

@@ -15,9 +15,10 @@ from penstock.connectors.sequence import NumberSequenceSource
 from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.ids import StageId
+from penstock.job.stage_state import is_worth_folding
 from penstock.job.state_jobs import FoldWork
 from penstock.job.submitter import R, W
-from penstock.state.backends.base import StateRef
+from penstock.state.backends.base import FileRef, StateRef
 from penstock.task.messages import Instruction
 from tests.unit.support import WatchedSubmitter, environment
 
@@ -82,3 +83,26 @@ def test_a_checkpoint_sends_the_snapshot_that_its_task_took(
         assert ref is not None
         assert ref.version == work.ref.version == work.snapshot.version
         assert not Path(work.snapshot.path).exists()
+
+
+def ref_of(base: int, *deltas: int) -> StateRef:
+    files = tuple(FileRef(str(i), i, size, 0) for i, size in enumerate(deltas, start=1))
+    return StateRef(len(deltas), FileRef("base", 0, base, 0), files)
+
+
+@pytest.mark.parametrize(
+    ("ref", "is_worth"),
+    [
+        (StateRef(0), False),
+        (ref_of(0, 1, 1, 1), True),
+        (ref_of(0, 1, 1), False),
+        (ref_of(100, 10, 10, 10), False),
+        (ref_of(100, 20, 20, 10), True),
+        (ref_of(10_000, *[1] * 23), False),
+        (ref_of(10_000, *[1] * 24), True),
+    ],
+)
+def test_deltas_are_folded_when_they_are_many_and_weigh_as_much_as_half_the_base(
+    ref: StateRef, is_worth: bool
+) -> None:
+    assert is_worth_folding(ref, 3) is is_worth
