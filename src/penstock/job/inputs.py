@@ -117,7 +117,8 @@ class SourceInput(StageInput):
             return None
         self._has_ended = end
         positions = self._enumerator.positions()
-        planned = {r.split: positions[r.split] for ranges in plan for r in ranges}
+        # Where a range lies may be spelled otherwise than what stays of it in a checkpoint.
+        planned = {r.split: positions.get(r.split, r.end) for ranges in plan for r in ranges}
         if plan and self._before_take is not None:
             self._before_take(positions)
         work = [SubtaskWork(ranges=list(ranges)) for ranges in plan]
