@@ -76,6 +76,8 @@ class ChannelLog:
         self._rows = 0
         self._bytes = 0
         self._ended = False
+        self._position = 0
+        self._passed = CheckpointId(0)
         self.wanted: int | None = None
         """How many records the consumer likes to take at once, once it knows."""
 
@@ -95,6 +97,16 @@ class ChannelLog:
     def size(self) -> int:
         """How many bytes wait in the channel."""
         return self._bytes
+
+    @property
+    def position(self) -> int:
+        """How many entries have been consumed; asked by the consumer."""
+        return self._position
+
+    @property
+    def passed(self) -> CheckpointId:
+        """The highest barrier the consumer has consumed, 0 if none."""
+        return self._passed
 
     @property
     def has_ended(self) -> bool:
@@ -121,10 +133,13 @@ class ChannelLog:
         """Drop the first `count` entries, whose effects are published, and return them."""
         with self._lock:
             done = [self._entries.popleft() for _ in range(count)]
+            self._position += count
             for entry in done:
                 self._rows -= entry.rows
                 self._bytes -= entry.size
                 self._ended = self._ended or entry.kind is EntryKind.END_OF_INPUT
+                if entry.checkpoint is not None:
+                    self._passed = max(self._passed, entry.checkpoint)
             return done
 
 
