@@ -67,6 +67,7 @@ class CheckpointSettings:
     """Settings of one job's checkpoints; times in seconds.
 
     `enabled` says whether checkpoints come by themselves; savepoints can be asked for anyway.
+    `unaligned` is about checkpoints alone; `aligned_timeout_s` counts only with it.
     """
 
     enabled: bool
@@ -76,6 +77,8 @@ class CheckpointSettings:
     timeout_s: float
     min_pause_s: float
     max_concurrent: int
+    unaligned: bool
+    aligned_timeout_s: float
     tolerable_failures: int
     retained: int
     retention: Retention
@@ -114,6 +117,10 @@ def read_checkpoint_settings(
         timeout_s=read(configuration, checkpoints.CHECKPOINT_TIMEOUT).total_seconds(),
         min_pause_s=read(configuration, checkpoints.MIN_PAUSE).total_seconds(),
         max_concurrent=read(configuration, checkpoints.MAX_CONCURRENT_CHECKPOINTS),
+        unaligned=not batch_mode and read(configuration, checkpoints.UNALIGNED_CHECKPOINTS),
+        aligned_timeout_s=read(
+            configuration, checkpoints.ALIGNED_CHECKPOINT_TIMEOUT
+        ).total_seconds(),
         tolerable_failures=read(configuration, checkpoints.TOLERABLE_FAILED_CHECKPOINTS),
         retained=read(configuration, checkpoints.RETAINED_CHECKPOINTS),
         retention=Retention(read(configuration, checkpoints.CHECKPOINT_RETENTION)),
@@ -158,6 +165,18 @@ def _contradictions(settings: CheckpointSettings) -> list[str]:
         found.append(
             f"{checkpoints.CHECKPOINT_RETENTION.key} is {settings.retention.value}, and "
             f"checkpoints without a directory cannot outlive the job; set {directory_key}"
+        )
+    if settings.unaligned and settings.mode is not Guarantee.EXACTLY_ONCE:
+        found.append(
+            f"{checkpoints.UNALIGNED_CHECKPOINTS.key} is true, and "
+            f"{checkpoints.CHECKPOINTING_MODE.key} is {settings.mode.value}; barriers hold up "
+            f"records only in EXACTLY_ONCE, so choose that or turn unaligned checkpoints off"
+        )
+    if settings.unaligned and settings.max_concurrent > 1:
+        found.append(
+            f"{checkpoints.UNALIGNED_CHECKPOINTS.key} is true, and "
+            f"{checkpoints.MAX_CONCURRENT_CHECKPOINTS.key} is {settings.max_concurrent}; a "
+            f"barrier that overtakes records must be the only one, so set it to 1"
         )
     if settings.heartbeat_timeout_s <= settings.heartbeat_interval_s:
         found.append(

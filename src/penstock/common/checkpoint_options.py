@@ -64,6 +64,20 @@ MAX_CONCURRENT_CHECKPOINTS = ConfigOption(
     1,
     "Checkpoints in flight at once; savepoints do not count.",
 )
+UNALIGNED_CHECKPOINTS = ConfigOption(
+    "execution.checkpointing.unaligned.enabled",
+    BOOLEAN,
+    False,
+    "Whether barriers overtake records, which are then stored with the checkpoint.",
+    fallback_keys=("execution.checkpointing.unaligned",),
+)
+ALIGNED_CHECKPOINT_TIMEOUT = ConfigOption(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    NON_NEGATIVE_DURATION,
+    timedelta(),
+    "How long an unaligned checkpoint tries to align first; 0 overtakes at once.",
+    fallback_keys=("execution.checkpointing.alignment-timeout",),
+)
 TOLERABLE_FAILED_CHECKPOINTS = ConfigOption(
     "execution.checkpointing.tolerable-failed-checkpoints",
     NON_NEGATIVE_INTEGER,
@@ -177,6 +191,8 @@ CHECKPOINT_OPTIONS: tuple[ConfigOption[Any], ...] = (
     CHECKPOINT_TIMEOUT,
     MIN_PAUSE,
     MAX_CONCURRENT_CHECKPOINTS,
+    UNALIGNED_CHECKPOINTS,
+    ALIGNED_CHECKPOINT_TIMEOUT,
     TOLERABLE_FAILED_CHECKPOINTS,
     RETAINED_CHECKPOINTS,
     CHECKPOINT_RETENTION,

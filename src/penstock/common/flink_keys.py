@@ -13,11 +13,11 @@ _GROUPS: Mapping[str, str] = {
     "execution.checkpointing.": """
         checkpoints-after-tasks-finish checkpoints-after-tasks-finish.enabled
         interval-during-backlog sync-phase-timeout create-subdir data-inline-threshold
-        write-buffer-size snapshot-compression aligned-checkpoint-timeout during-recovery.enabled
+        write-buffer-size snapshot-compression during-recovery.enabled
         cleaner.parallel-mode local-backup.enabled local-backup.dirs
     """,
     "execution.checkpointing.unaligned.": """
-        enabled forced max-subtasks-per-channel-state-file interruptible-timers.enabled
+        forced max-subtasks-per-channel-state-file interruptible-timers.enabled
         interruptible-timers.emit-intermediate-watermarks recover-output-on-downstream.enabled
     """,
     "execution.checkpointing.file-merging.": """

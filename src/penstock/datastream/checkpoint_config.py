@@ -8,7 +8,7 @@ from penstock.common import checkpoint_options as options
 from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
 from penstock.common.known_options import overlay, validate
-from penstock.common.option_kinds import DURATION
+from penstock.common.option_kinds import BOOLEAN
 from penstock.common.time import Duration
 from penstock.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -17,16 +17,13 @@ from penstock.datastream.checkpoint_storage import (
 )
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from penstock.errors import ConfigurationError
 
 __all__ = ["CheckpointConfig"]
 
 _ANY_NUMBER = 2**31 - 1
 
-# A duration Flink knows and penstock keeps without acting on it.
-_ALIGNED_TIMEOUT = ConfigOption(
-    "execution.checkpointing.aligned-checkpoint-timeout", DURATION, timedelta()
-)
+# A word Flink knows and penstock keeps without acting on it.
+_FORCE_UNALIGNED = ConfigOption("execution.checkpointing.unaligned.forced", BOOLEAN, False)
 
 
 class CheckpointConfig:
@@ -144,45 +141,47 @@ class CheckpointConfig:
         return None if path is None else FileSystemCheckpointStorage(path)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Return False: barriers are aligned in this version."""
-        return False
+        """Tell whether barriers overtake records: turned on, with EXACTLY_ONCE and checkpoints."""
+        return (
+            self.is_checkpointing_enabled()
+            and self.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+            and read(self._configuration, options.UNALIGNED_CHECKPOINTS)
+        )
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
-        """Refuse to let barriers overtake records.
+        """Let barriers overtake records, which are stored with the checkpoint instead.
 
-        Raises:
-            ConfigurationError: always, unless `enabled` is false.
+        It goes only with EXACTLY_ONCE and one concurrent checkpoint; `execute` refuses the rest.
         """
-        if enabled:
-            message = (
-                "unaligned checkpoints are not in this version of penstock; leave "
-                "enable_unaligned_checkpoints() out and checkpoints are aligned"
-            )
-            raise ConfigurationError(message)
-        return self
+        return self._set(options.UNALIGNED_CHECKPOINTS, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
-        """Leave barriers aligned, as they are."""
+        """Let barriers wait for the records before them."""
         return self.enable_unaligned_checkpoints(False)
 
     def set_force_unaligned_checkpoints(
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
-        """Refuse to force what is not there; see `enable_unaligned_checkpoints`."""
-        return self.enable_unaligned_checkpoints(force_unaligned_checkpoints)
-
-    def is_force_unaligned_checkpoints(self) -> bool:
-        """Return False: barriers are aligned in this version."""
-        return False
-
-    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        """Keep the time after which alignment would be given up; without effect here."""
-        self._configuration.set(_ALIGNED_TIMEOUT, f"{alignment_timeout.to_millis()} ms")
+        """Keep the word that iterations may be unaligned too; there are none here."""
+        self._configuration.set(_FORCE_UNALIGNED, force_unaligned_checkpoints)
         return self
 
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set, False if nothing was."""
+        return read(self._configuration, _FORCE_UNALIGNED)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Set how long an unaligned checkpoint tries to align before barriers overtake; 0: not.
+
+        It means nothing unless `enable_unaligned_checkpoints` was called.
+        """
+        millis = alignment_timeout.to_millis()
+        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, f"{millis} ms")
+
     def get_aligned_checkpoint_timeout(self) -> Duration:
-        """Return what was set, zero if nothing was."""
-        return Duration.of_millis(_millis(read(self._configuration, _ALIGNED_TIMEOUT)))
+        """Return how long an unaligned checkpoint tries to align."""
+        timeout = read(self._configuration, options.ALIGNED_CHECKPOINT_TIMEOUT)
+        return Duration.of_millis(_millis(timeout))
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
         """Do as `set_aligned_checkpoint_timeout`; the older name."""

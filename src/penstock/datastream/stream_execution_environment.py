@@ -176,11 +176,11 @@ class StreamExecutionEnvironment(AsksForPyFlink):
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Return False: barriers are aligned in this version."""
+        """Tell whether barriers overtake records."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Return False: barriers are aligned in this version."""
+        """Return what was set about it, which changes nothing here."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:

@@ -27,6 +27,7 @@ def test_defaults_are_flinks() -> None:
     assert settings.mode is Guarantee.EXACTLY_ONCE
     assert (settings.timeout_s, settings.min_pause_s) == (600.0, 0.0)
     assert (settings.max_concurrent, settings.tolerable_failures, settings.retained) == (1, 0, 1)
+    assert (settings.unaligned, settings.aligned_timeout_s) == (False, 0.0)
     assert settings.retention is Retention.NO_EXTERNALIZED
     assert settings.storage is StorageKind.JOBMANAGER
     assert (settings.directory, settings.savepoint_directory) == (None, None)
@@ -82,6 +83,32 @@ def test_all_is_read_from_flinks_keys() -> None:
     assert (settings.job_id, settings.committer_retries) == ("count-1", 0)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("unaligned.enabled", "aligned-checkpoint-timeout"),
+        ("unaligned", "alignment-timeout"),
+    ],
+)
+def test_unaligned_checkpoints_are_read_in_both_spellings(keys: tuple[str, str]) -> None:
+    enabled, timeout = (f"execution.checkpointing.{key}" for key in keys)
+    pairs: dict[str, object] = {enabled: "true", timeout: "30 s"}
+    settings = read_pairs(pairs)
+    assert (settings.unaligned, settings.aligned_timeout_s) == (True, 30.0)
+    assert not read_checkpoint_settings(Configuration.from_dict(pairs), batch_mode=True).unaligned
+
+
+def test_a_timeout_of_alignment_alone_changes_nothing() -> None:
+    settings = read_pairs(
+        {
+            "execution.checkpointing.aligned-checkpoint-timeout": "30 s",
+            "execution.checkpointing.mode": "AT_LEAST_ONCE",
+            "execution.checkpointing.max-concurrent-checkpoints": 3,
+        }
+    )
+    assert not settings.unaligned
+
+
 def test_older_spellings_are_read() -> None:
     settings = read_pairs(
         {
@@ -121,6 +148,27 @@ def test_state_may_go_into_the_metadata_of_a_directory() -> None:
             },
             "cannot outlive the job",
         ),
+        (
+            {
+                "execution.checkpointing.unaligned.enabled": True,
+                "execution.checkpointing.mode": "AT_LEAST_ONCE",
+            },
+            r"unaligned\.enabled is true, and execution\.checkpointing\.mode is AT_LEAST_ONCE",
+        ),
+        (
+            {
+                "execution.checkpointing.unaligned.enabled": True,
+                "execution.checkpointing.mode": "AT_MOST_ONCE",
+            },
+            "mode is AT_MOST_ONCE.*turn unaligned checkpoints off",
+        ),
+        (
+            {
+                "execution.checkpointing.unaligned.enabled": True,
+                "execution.checkpointing.max-concurrent-checkpoints": 2,
+            },
+            "max-concurrent-checkpoints is 2.*set it to 1",
+        ),
         ({"heartbeat.interval": "1 min"}, "a living driver counts as dead; got 50 s and 60 s"),
     ],
 )
@@ -136,6 +184,8 @@ def test_contradictions_are_refused_with_a_sentence(
     [
         ("execution.checkpointing.interval", "9 ms"),
         ("execution.checkpointing.timeout", "0 ms"),
+        ("execution.checkpointing.aligned-checkpoint-timeout", "-1 ms"),
+        ("execution.checkpointing.unaligned.enabled", "perhaps"),
         ("execution.checkpointing.max-concurrent-checkpoints", 0),
         ("execution.checkpointing.tolerable-failed-checkpoints", -1),
         ("execution.checkpointing.num-retained", 0),

@@ -123,12 +123,28 @@ def test_a_later_configuration_wins_in_either_spelling() -> None:
     assert given.to_dict() == {"state.backend.type": "memory", "a": "1"}
 
 
-def test_unaligned_checkpoints_are_named_as_without_effect(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "forced",
+        "max-subtasks-per-channel-state-file",
+        "interruptible-timers.enabled",
+        "recover-output-on-downstream.enabled",
+    ],
+)
+def test_what_flink_tunes_of_unaligned_checkpoints_is_named_as_without_effect(
+    rest: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    key = f"execution.checkpointing.unaligned.{rest}"
     with caplog.at_level(logging.WARNING):
-        validate(Configuration().set_boolean("execution.checkpointing.unaligned.enabled", True))
-    assert "execution.checkpointing.unaligned.enabled" in caplog.text
+        validate(
+            Configuration()
+            .set_string(key, "1")
+            .set_boolean("execution.checkpointing.unaligned.enabled", True)
+            .set_string("execution.checkpointing.aligned-checkpoint-timeout", "30 s")
+        )
+    (record,) = caplog.records
+    assert record.getMessage().endswith(f": {key}")
 
 
 def test_programs_can_build_options_of_their_own() -> None:

@@ -133,24 +133,50 @@ def test_failing_on_errors_is_about_the_tolerable_number() -> None:
     assert config.set_fail_on_checkpointing_errors(True).is_fail_on_checkpointing_errors()
 
 
-def test_unaligned_checkpoints_are_refused_and_aligned_ones_confirmed(
-    env: StreamExecutionEnvironment,
-) -> None:
-    config = env.get_checkpoint_config()
-    with pytest.raises(ConfigurationError, match="unaligned checkpoints are not in this version"):
-        config.enable_unaligned_checkpoints()
-    with pytest.raises(ConfigurationError, match="unaligned"):
-        config.set_force_unaligned_checkpoints()
+def test_unaligned_checkpoints_are_turned_on_and_off(env: StreamExecutionEnvironment) -> None:
+    config = env.enable_checkpointing(1000).get_checkpoint_config()
+    assert not env.is_unaligned_checkpoints_enabled()
+    assert config.enable_unaligned_checkpoints() is config
+    assert config.is_unaligned_checkpoints_enabled()
+    assert env.is_unaligned_checkpoints_enabled()
     assert config.disable_unaligned_checkpoints() is config
     assert not env.is_unaligned_checkpoints_enabled()
+    env.configure(Configuration().set_boolean("execution.checkpointing.unaligned", True))
+    assert env.is_unaligned_checkpoints_enabled()
+    assert not config.enable_unaligned_checkpoints(False).is_unaligned_checkpoints_enabled()
+
+
+def test_unaligned_checkpoints_are_not_enabled_without_exactly_once_or_without_checkpoints(
+    env: StreamExecutionEnvironment,
+) -> None:
+    config = env.get_checkpoint_config().enable_unaligned_checkpoints()
+    assert not env.is_unaligned_checkpoints_enabled()
+    env.enable_checkpointing(1000)
+    assert env.is_unaligned_checkpoints_enabled()
+    config.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+    assert not env.is_unaligned_checkpoints_enabled()
+
+
+def test_forcing_unaligned_checkpoints_is_kept_and_turns_nothing_on(
+    env: StreamExecutionEnvironment,
+) -> None:
+    config = env.enable_checkpointing(1000).get_checkpoint_config()
     assert not env.is_force_unaligned_checkpoints()
+    assert config.set_force_unaligned_checkpoints() is config
+    assert env.is_force_unaligned_checkpoints()
+    assert not env.is_unaligned_checkpoints_enabled()
+    assert not config.set_force_unaligned_checkpoints(False).is_force_unaligned_checkpoints()
 
 
-def test_the_alignment_timeout_is_kept() -> None:
-    config = CheckpointConfig(Configuration())
+def test_the_alignment_timeout_is_read_and_set_by_both_of_its_names() -> None:
+    configuration = Configuration()
+    config = CheckpointConfig(configuration)
     assert config.get_alignment_timeout() == Duration.of_millis(0)
     config.set_alignment_timeout(Duration.of_seconds(3))
     assert config.get_aligned_checkpoint_timeout() == Duration.of_millis(3000)
+    config.set_aligned_checkpoint_timeout(Duration.of_millis(1500))
+    assert config.get_alignment_timeout() == Duration.of_millis(1500)
+    assert read_checkpoint_settings(configuration).aligned_timeout_s == 1.5
 
 
 @pytest.mark.parametrize(
