@@ -15,6 +15,7 @@ from penstock.graph.transformation import (
     OperatorKind,
     Partitioning,
     Transformation,
+    Upstream,
     common_type,
 )
 from penstock.ids import OperatorUid
@@ -28,6 +29,8 @@ class Edge:
     source: int
     target: int
     partitioning: Partitioning
+    input: int = 0
+    """Which of the target's inputs they come to: 1 for the second of two connected streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,7 @@ def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
         if t.uid is not None:
             uid = t.uid
         else:
-            inputs = (
-                f"{u.partitioning.exchange.value}:{uids[u.transformation.id]}" for u in t.upstreams
-            )
-            signature = (t.kind.value, *inputs)
+            signature = (t.kind.value, *(_arrival(u, uids) for u in t.upstreams))
             ordinals[signature] += 1
             text = "\n".join((*signature, str(ordinals[signature])))
             uid = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -127,8 +127,27 @@ def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
     return uids
 
 
+def _arrival(upstream: Upstream, uids: dict[int, OperatorUid]) -> str:
+    """Spell what comes to a step, for the identity of that step."""
+    exchange, input_ = upstream.partitioning.exchange.value, upstream.input
+    while (behind := _decoupled(upstream)) is not None:
+        upstream = behind
+    spelt = f"{exchange}:{uids[upstream.transformation.id]}"
+    # The first input is not spelt: steps with one were named before there were two.
+    return f"{input_}:{spelt}" if input_ else spelt
+
+
+def _decoupled(upstream: Upstream) -> Upstream | None:
+    """Return what stands before a decoupling, which gives the steps behind it no new identity."""
+    step = upstream.transformation
+    if step.kind is not OperatorKind.DECOUPLE or len(step.upstreams) != 1:
+        return None
+    (before,) = step.upstreams
+    return before if before.partitioning.exchange is Exchange.AUTO else None
+
+
 def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Node:
-    parallelism = t.parallelism or settings.parallelism
+    parallelism = _parallelism(t, settings)
     max_parallelism = (
         t.max_parallelism or settings.max_parallelism or default_max_parallelism(parallelism)
     )
@@ -144,7 +163,7 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
             f"{max_parallelism}; raise set_max_parallelism() or lower set_parallelism()"
         )
         raise InvalidJobError(msg)
-    edges = tuple(Edge(u.transformation.id, t.id, u.partitioning) for u in t.upstreams)
+    edges = tuple(Edge(u.transformation.id, t.id, u.partitioning, u.input) for u in t.upstreams)
     return Node(
         id=t.id,
         kind=t.kind,
@@ -161,6 +180,12 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         may_be_followed=not t.disable_chaining,
         call_site=t.call_site,
     )
+
+
+def _parallelism(t: Transformation, settings: GraphSettings) -> int:
+    if t.parallelism is None and t.kind is OperatorKind.DECOUPLE:
+        return max(_parallelism(u.transformation, settings) for u in t.upstreams)
+    return t.parallelism or settings.parallelism
 
 
 def _check(node: Node, nodes: dict[int, Node]) -> None:

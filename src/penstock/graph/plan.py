@@ -21,6 +21,8 @@ class Channel:
     partitioning: Partitioning
     consumer_parallelism: int
     max_parallelism: int
+    input: int = 0
+    """Which input of the consumer's head its records come to."""
 
     @property
     def exchange(self) -> Exchange:
@@ -107,6 +109,7 @@ def plan_job(graph: JobGraph) -> Plan:
             partitioning=_settle(e, nodes),
             consumer_parallelism=nodes[e.target].parallelism,
             max_parallelism=nodes[e.target].max_parallelism,
+            input=e.input,
         )
         for i, e in enumerate(cut)
     )
@@ -146,7 +149,7 @@ def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan
 
 
 def _chains(node: Node, nodes: dict[int, Node]) -> bool:
-    if len(node.inputs) != 1 or not node.may_chain:
+    if len(node.inputs) != 1 or not node.may_chain or node.kind is OperatorKind.DECOUPLE:
         return False
     source = nodes[node.inputs[0].source]
     if not source.may_be_followed:

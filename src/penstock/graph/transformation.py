@@ -26,12 +26,25 @@ class OperatorKind(Enum):
     KEYED_FILTER = "keyed_filter"
     KEYED_PROCESS = "keyed_process"
     REDUCE = "reduce"
+    CO_MAP = "co_map"
+    CO_FLAT_MAP = "co_flat_map"
+    CO_PROCESS = "co_process"
+    KEYED_CO_MAP = "keyed_co_map"
+    KEYED_CO_FLAT_MAP = "keyed_co_flat_map"
+    KEYED_CO_PROCESS = "keyed_co_process"
+    DECOUPLE = "decouple"
+    """Does nothing: it begins a stage, so that what is behind it keeps its own pace."""
     SINK = "sink"
 
     @property
     def is_keyed(self) -> bool:
         """Whether the operator has keyed state."""
         return self in _KEYED
+
+    @property
+    def has_two_inputs(self) -> bool:
+        """Whether the operator tells the records of two connected streams apart."""
+        return self in _TWO_INPUTS
 
 
 _KEYED = frozenset(
@@ -41,6 +54,20 @@ _KEYED = frozenset(
         OperatorKind.KEYED_FILTER,
         OperatorKind.KEYED_PROCESS,
         OperatorKind.REDUCE,
+        OperatorKind.KEYED_CO_MAP,
+        OperatorKind.KEYED_CO_FLAT_MAP,
+        OperatorKind.KEYED_CO_PROCESS,
+    }
+)
+
+_TWO_INPUTS = frozenset(
+    {
+        OperatorKind.CO_MAP,
+        OperatorKind.CO_FLAT_MAP,
+        OperatorKind.CO_PROCESS,
+        OperatorKind.KEYED_CO_MAP,
+        OperatorKind.KEYED_CO_FLAT_MAP,
+        OperatorKind.KEYED_CO_PROCESS,
     }
 )
 
@@ -94,10 +121,12 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """An input of a step: whose records, dealt out how."""
+    """What comes to a step: whose records, dealt out how, and as which of its inputs."""
 
     transformation: Transformation
     partitioning: Partitioning = AUTO
+    input: int = 0
+    """1 for the second of two connected streams; a union's streams come to the same input."""
 
 
 def common_type(upstreams: tuple[Upstream, ...]) -> TypeInformation | None:
