@@ -13,7 +13,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
@@ -23,13 +23,25 @@ from typing import Protocol
 import msgspec
 
 from penstock.checkpoint.commits import CommitLane
+from penstock.checkpoint.cut import Passing
 from penstock.checkpoint.decider import Request, RequestKind, Trigger, TriggerFacts, decide
+from penstock.checkpoint.events import (
+    Acknowledged,
+    Asked,
+    CommitFailed,
+    Committed,
+    Declined,
+    Ended,
+    Event,
+    Look,
+    Prepared,
+)
 from penstock.checkpoint.failures import AbortReason, FailureCount
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.owed import Owed
 from penstock.checkpoint.pending import Answer, PendingCheckpoint, StageCut, StageSnapshot
-from penstock.checkpoint.settings import CheckpointSettings
+from penstock.checkpoint.settings import CheckpointSettings, Guarantee
 from penstock.checkpoint.store import CheckpointStore, Completed
 from penstock.checkpoint.story import Story, StoryEvent
 from penstock.crash_points import CrashPoint, reach
@@ -77,57 +89,6 @@ class StageFacts:
     """Whether functions in it want to be told of checkpoints."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    uid: str
-    committables: list[CommittableState]
-
-
-@dataclass(frozen=True, slots=True)
-class _Acknowledged:
-    cut: StageCut
-    snapshot: StageSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Declined:
-    cut: StageCut
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class _Committed:
-    completed: Completed
-    ends_the_job: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _CommitFailed:
-    completed: Completed
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    request: Request
-    answer: Future[Completed]
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    stage: StageId
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Decide again."""
-
-
-_Event = (
-    _Prepared | _Acknowledged | _Declined | _Committed | _CommitFailed | _Asked | _Ended | _Look
-)
-
-
 class Coordinator:
     """Checkpoints of one attempt of a job."""
 
@@ -146,13 +107,13 @@ class Coordinator:
         self._files = files
         self._commits = commits
         self._job = job
-        self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
         self._lanes = {
             s.id: ThreadPoolExecutor(1, thread_name_prefix=f"persist-{s.id}") for s in stages
         }
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
-        self._live: tuple[CheckpointId, ...] = ()
+        self._live: Mapping[CheckpointId, Passing] = {}
         self._sent: dict[StageId, CheckpointId] = {}
         self._queued: list[Request] = []
         self._answers: dict[str, Future[Completed]] = {}
@@ -177,8 +138,8 @@ class Coordinator:
     # -- called by the loops of stages ------------------------------------------------------
 
     @property
-    def live(self) -> Collection[CheckpointId]:
-        """The checkpoints neither complete nor aborted."""
+    def live(self) -> Mapping[CheckpointId, Passing]:
+        """The checkpoints neither complete nor aborted, and how to pass their barriers."""
         return self._live
 
     @property
@@ -230,13 +191,13 @@ class Coordinator:
 
     def ended(self, stage: StageId) -> None:
         """Learn that a stage has published the last of its input."""
-        self._events.put(_Ended(stage))
+        self._events.put(Ended(stage))
 
     def count(self, records: int) -> None:
         """Learn how many records the sources took in."""
         self._records += records
         if self._settings.records is not None and self._records >= self._settings.records:
-            self._events.put(_Look())
+            self._events.put(Look())
 
     def take_notices(self, stage: StageId) -> list[Notice]:
         """Return what the functions of a stage have not been told yet."""
@@ -264,7 +225,7 @@ class Coordinator:
             if self._stopped:
                 answer.set_exception(_ended_before())
             else:
-                self._events.put(_Asked(request, answer))
+                self._events.put(Asked(request, answer))
         return answer
 
     def drain(self, path: str | None) -> Future[Completed]:
@@ -300,9 +261,9 @@ class Coordinator:
         """Take what came too late for the coordinator's thread: nobody else will."""
         while not self._events.empty():
             match self._events.get():
-                case _Prepared(uid, committables):
+                case Prepared(uid, committables):
                     self._owed.add(uid, committables)
-                case _Asked(request, answer):
+                case Asked(request, answer):
                     self._answers[request.id] = answer
 
     # -- the coordinator's thread -----------------------------------------------------------
@@ -329,16 +290,52 @@ class Coordinator:
                 waiting = ", ".join(sorted(self._stages[s].name for s in pending.waiting))
                 what = f"it took longer than {self._settings.timeout_s:g} s; missing: {waiting}"
                 self._abort(pending, AbortReason.EXPIRED, what)
+            self._let_overtake(now)
             decision = decide(self._facts(), now)
             if isinstance(decision, Trigger):
                 self._trigger(decision.request)
                 continue
             waits = [p.expires - now for p in self._pending.values()]
+            waits += [
+                at - now
+                for p in self._pending.values()
+                if (at := self._overtakes_at(p)) is not None
+            ]
             if decision.seconds is not None:
                 waits.append(decision.seconds)
             if now < self._final_not_before:
                 waits.append(self._final_not_before - now)
             return max(min(waits), 0.001) if waits else None
+
+    def _overtakes_at(self, pending: PendingCheckpoint) -> float | None:
+        """Return when an alignment under way has lasted too long, None if it never has."""
+        settings = self._settings
+        if not settings.unaligned or pending.passing is not Passing.ALIGNED or pending.rolls_all:
+            return None
+        if all(self._sent.get(stage, 0) >= pending.id for stage in self._stages):
+            return None
+        return pending.triggered + settings.aligned_timeout_s
+
+    def _let_overtake(self, now: float) -> None:
+        """Let the barriers overtake that have waited too long."""
+        for pending in self._pending.values():
+            at = self._overtakes_at(pending)
+            if at is not None and at <= now:
+                pending.passing = Passing.UNALIGNED
+                what = f"not aligned after {self._settings.aligned_timeout_s:g} s"
+                pending.story.tell(StoryEvent.SWITCHED, None, what)
+                self._publish_live()
+                self._job.wake()
+
+    def _passing(self, request: Request) -> Passing:
+        """Return how the barriers of a new checkpoint are passed: those of savepoints align."""
+        if request.path is not None or request.kind is RequestKind.STOP:
+            return Passing.ALIGNED
+        if self._settings.mode is Guarantee.AT_LEAST_ONCE:
+            return Passing.TRACKED
+        if self._settings.unaligned and self._settings.aligned_timeout_s == 0:
+            return Passing.UNALIGNED
+        return Passing.ALIGNED
 
     def _facts(self) -> TriggerFacts:
         periodic = self._settings.enabled and not self._is_ending and not self._draining
@@ -374,6 +371,7 @@ class Coordinator:
             expires=now + self._settings.timeout_s,
             story=story,
             waiting=set(self._stages),
+            passing=self._passing(request),
         )
         self._pending[checkpoint] = pending
         self._last_trigger = now
@@ -386,33 +384,33 @@ class Coordinator:
         self._job.wake()
 
     def _publish_live(self) -> None:
-        self._live = tuple(sorted(self._pending))
+        self._live = {n: self._pending[n].passing for n in sorted(self._pending)}
 
-    def _handle(self, event: _Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
-            case _Prepared(uid, committables):
+            case Prepared(uid, committables):
                 # Also of a checkpoint that fails: its records are before the cut of the next.
                 self._owed.add(uid, committables)
-            case _Acknowledged(cut, snapshot):
+            case Acknowledged(cut, snapshot):
                 self._acknowledge(cut, snapshot)
-            case _Declined(cut, error):
+            case Declined(cut, error):
                 self._decline(cut, error)
-            case _Asked(request, answer):
+            case Asked(request, answer):
                 self._answers[request.id] = answer
                 self._queued.append(request)
-            case _Ended(stage):
+            case Ended(stage):
                 self._ended.add(stage)
                 self._end_of_data()
-            case _Committed(completed, ends_the_job):
+            case Committed(completed, ends_the_job):
                 self._owed.committed(completed.checkpoint)
                 if ends_the_job:
                     self._answer_stop(completed, None)
                     self._job.end(completed)
-            case _CommitFailed(completed, error):
+            case CommitFailed(completed, error):
                 what = f"its output could not be committed: {error}"
                 self._answer_stop(completed, CheckpointFailedError(completed.checkpoint, what))
                 self._job.fail(error)
-            case _Look():
+            case Look():
                 pass
 
     def _end_of_data(self) -> None:
@@ -435,12 +433,12 @@ class Coordinator:
     def _persist(self, cut: StageCut) -> None:
         """Make a cut durable; runs in the stage's lane."""
         try:
-            snapshot = cut.persist(lambda uid, owed: self._events.put(_Prepared(uid, owed)))
+            snapshot = cut.persist(lambda uid, owed: self._events.put(Prepared(uid, owed)))
             reach(CrashPoint.STAGE_SNAPSHOT_DURABLE)
         except BaseException as error:
-            self._events.put(_Declined(cut, error))
+            self._events.put(Declined(cut, error))
         else:
-            self._events.put(_Acknowledged(cut, snapshot))
+            self._events.put(Acknowledged(cut, snapshot))
 
     def _acknowledge(self, cut: StageCut, snapshot: StageSnapshot) -> None:
         pending = self._pending.get(cut.checkpoint)
@@ -449,6 +447,8 @@ class Coordinator:
         answer = Answer.LATE if pending is None else pending.acknowledge(cut.stage, snapshot)
         if pending is None or answer is not Answer.ACCEPTED:
             self._files.release(_holder(cut))
+            if answer is Answer.LATE:
+                self._store.abandon(cut.checkpoint)
             return
         pending.story.tell(StoryEvent.ACKNOWLEDGED, self._stages[cut.stage].name)
         reach(CrashPoint.COORDINATOR_ACKNOWLEDGED)
@@ -460,7 +460,9 @@ class Coordinator:
         name = self._stages[cut.stage].name
         logger.debug("checkpoint %d failed in %s", cut.checkpoint, name, exc_info=error)
         pending = self._pending.get(cut.checkpoint)
-        if pending is not None:
+        if pending is None:
+            self._store.abandon(cut.checkpoint)
+        else:
             self._abort(pending, AbortReason.ASYNC_FAILED, f"{name}: {error}")
 
     # -- the end of a checkpoint ------------------------------------------------------------
@@ -488,8 +490,8 @@ class Coordinator:
             self._commits.submit(
                 completed.checkpoint,
                 owed,
-                lambda: self._events.put(_Committed(completed, pending.ends_the_job)),
-                lambda error: self._events.put(_CommitFailed(completed, error)),
+                lambda: self._events.put(Committed(completed, pending.ends_the_job)),
+                lambda error: self._events.put(CommitFailed(completed, error)),
             )
         self._release(pending, completed)
         self._store.record(pending, completed)
@@ -541,6 +543,7 @@ class Coordinator:
         self._publish_live()
         for stage in pending.acknowledged:
             self._files.release(f"chk-{pending.id}-{stage}")
+        self._store.abandon(pending.id)
         self._record_abort(pending, reason, what)
         self._notify(NoticeKind.ABORTED, pending.id)
         answer = self._answers.pop(pending.request.id, None)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from penstock.checkpoint.metadata import SubtaskStats
+from penstock.checkpoint.metadata import ChannelStats, SubtaskStats
 from penstock.checkpoint.storage import Storage
 from penstock.checkpoint.story import StoryLine
 
@@ -39,11 +39,12 @@ class RecordStatus(StrEnum):
 
 
 class OperatorRecord(msgspec.Struct, frozen=True):
-    """What a checkpoint cost one operator, subtask by subtask."""
+    """What a checkpoint cost one operator, by subtask and by input."""
 
     uid: str
     name: str
     stats: list[SubtaskStats] = []
+    channels: list[ChannelStats] = []
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
@@ -61,6 +62,12 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     path: str | None = None
     failure: str | None = None
     story: list[StoryLine] = []
+    barriers: str = "aligned"
+    """How they were passed, a value of `cut.Passing`; the one they ended with."""
+    bytes_held: int = 0
+    """Of all channels, the most that waited behind barriers."""
+    in_flight_bytes: int = 0
+    """Of all channels, what barriers overtook and the checkpoint holds."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -108,7 +115,8 @@ class History:
     def write(self, record: CheckpointRecord) -> None:
         """Keep the record of a checkpoint; a later one of the same id takes its place."""
         self._storage.replace(_path(record.id), msgspec.json.encode(record))
-        for path in self._paths()[: -self._checkpoints_kept]:
+        paths = self._paths()
+        for path in paths[: max(0, len(paths) - self._checkpoints_kept)]:
             self._storage.delete(path)
 
     def checkpoints(self) -> list[CheckpointRecord]:
@@ -161,7 +169,8 @@ class _Lines(Generic[_Record]):
 
     def add(self, record: _Record) -> None:
         with self._lock:
-            newest = [*self.read(), record][-self._kept :]
+            all_of_them = [*self.read(), record]
+            newest = all_of_them[max(0, len(all_of_them) - self._kept) :]
             lines = b"".join(msgspec.json.encode(r) + b"\n" for r in newest)
             self._storage.replace(self._path, lines)
 

@@ -7,7 +7,7 @@ stage consumes them as it goes, until the barrier has landed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.channel.log import Entry, EntryKind
@@ -62,9 +62,6 @@ class InFlight:
         """What was recorded, by input."""
         return dict(self._inputs)
 
-    def names(self) -> Iterable[tuple[ChannelId, str]]:
-        """Return the segment files that must not be deleted yet."""
-        for channel, mine in self._inputs.items():
-            for entry in mine.entries:
-                for segment in entry.segments:
-                    yield channel, segment.name
+    def has(self, channel: ChannelId, entry: Entry) -> bool:
+        """Whether an entry was recorded."""
+        return any(entry is mine for mine in self._inputs[channel].entries)

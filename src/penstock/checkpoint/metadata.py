@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from penstock.channel.segment import Segment
 from penstock.ids import OperatorUid
 from penstock.state.backends.base import FileRef, StateRef
 from penstock.state.savepoint_file import SavepointFile
@@ -18,6 +19,8 @@ from penstock.task.layout import file_name
 __all__ = [
     "JOB_DIRECTORY",
     "LIFE",
+    "ChannelState",
+    "ChannelStats",
     "CheckpointMetadata",
     "CommittableState",
     "OperatorSnapshot",
@@ -26,6 +29,7 @@ __all__ = [
     "SubtaskStats",
     "files_of",
     "full_bytes",
+    "in_flight_file",
     "new_bytes",
 ]
 
@@ -68,6 +72,48 @@ class SubtaskStats(Struct, frozen=True):
     bytes_held: int = 0
     new_bytes: int = 0
     full_bytes: int = 0
+    in_flight_bytes: int = 0
+    """Of its inputs, overtaken by the barrier and kept in the checkpoint."""
+    unaligned: bool = False
+    """Whether the barrier overtook what waited here, be it nothing."""
+
+
+class ChannelStats(Struct, frozen=True):
+    """What a checkpoint meant for one input of an operator."""
+
+    producer: str
+    """The uid of the operator at its other end."""
+    producer_name: str
+    input: int
+    bytes_held: int = 0
+    """The most that waited behind the barrier for other inputs."""
+    in_flight_bytes: int = 0
+    in_flight_records: int = 0
+
+
+class ChannelState(Struct, frozen=True):
+    """What was in flight in one input of an operator: overtaken by the barrier, not yet seen.
+
+    The files lie beside the metadata; `in_flight_file` spells where. They fit only the very same
+    channel: same operators at both ends, same subtasks behind it, same type of records.
+    """
+
+    producer: str
+    """The uid of the operator at its other end."""
+    input: int
+    ordinal: int
+    """Its number among the channels that share all of the above."""
+    exchange: str
+    parallelism: int
+    """Of the operator that reads it."""
+    type: str
+    """Of its records."""
+    attempt: str
+    start: int
+    end: int
+    """The range in the log of the attempt, `end` being the position of the barrier."""
+    entries: list[list[Segment]]
+    """Those with data, in order."""
 
 
 class OperatorSnapshot(Struct, frozen=True):
@@ -95,6 +141,10 @@ class OperatorSnapshot(Struct, frozen=True):
     """Per subtask."""
     savepoint: list[SavepointFile] = []
     """In a savepoint, the files of its keyed state instead of `keyed`."""
+    in_flight: list[ChannelState] = []
+    """By input; only what is not empty, and never in a savepoint."""
+    channels: list[ChannelStats] = []
+    """By input."""
 
 
 class CheckpointMetadata(Struct, frozen=True):
@@ -118,12 +168,12 @@ class CheckpointMetadata(Struct, frozen=True):
 
 def new_bytes(meta: CheckpointMetadata) -> int:
     """Return how many bytes of state were written for this checkpoint alone."""
-    return sum(stats.new_bytes for operator in meta.operators for stats in operator.stats)
+    return sum(s.new_bytes + s.in_flight_bytes for o in meta.operators for s in o.stats)
 
 
 def full_bytes(meta: CheckpointMetadata) -> int:
     """Return how many bytes of state a restore would read."""
-    return sum(stats.full_bytes for operator in meta.operators for stats in operator.stats)
+    return sum(s.full_bytes + s.in_flight_bytes for o in meta.operators for s in o.stats)
 
 
 def files_of(meta: CheckpointMetadata) -> list[str]:
@@ -136,6 +186,12 @@ def files_of(meta: CheckpointMetadata) -> list[str]:
             for file in file_refs(ref)
         }
     )
+
+
+def in_flight_file(operator_uid: str, state: ChannelState, segment: Segment) -> str:
+    """Return where a file of in-flight records lies, from the checkpoint's directory."""
+    channel = f"{file_name(OperatorUid(state.producer))}-{state.input}-{state.ordinal}"
+    return f"in-flight/{file_name(OperatorUid(operator_uid))}/{channel}/{segment.name}"
 
 
 def file_refs(ref: StateRef) -> Iterator[FileRef]:

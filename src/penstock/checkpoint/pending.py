@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from penstock.checkpoint.cut import Passing
 from penstock.checkpoint.decider import Request, RequestKind
 from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot
 from penstock.checkpoint.story import Story
@@ -60,6 +61,7 @@ class PendingCheckpoint:
     expires: float
     story: Story
     waiting: set[StageId]
+    passing: Passing = Passing.ALIGNED
     acknowledged: dict[StageId, StageSnapshot] = field(default_factory=dict)
 
     @property

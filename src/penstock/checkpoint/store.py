@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -186,6 +187,19 @@ class CheckpointStore:
                 self._journal.append(CheckpointDiscarded(checkpoint, self._attempt, time.time()))
                 self._dir.storage.delete_tree(f"chk-{checkpoint}")
 
+    def own_files(self, checkpoint: CheckpointId) -> Path:
+        """Return where the files of a checkpoint go that are its own alone."""
+        return self._dir.chk(checkpoint)
+
+    def abandon(self, checkpoint: CheckpointId) -> None:
+        """Delete what was written for a checkpoint that will never count; may repeat.
+
+        A stage may still write, and call for this again when it is done.
+        """
+        with self._lock, contextlib.suppress(OSError):
+            if checkpoint not in self._retained:
+                self._dir.storage.delete_tree(f"chk-{checkpoint}")
+
     def commits_start(self, checkpoint: CheckpointId) -> None:
         """Write down that sinks may have committed from now on."""
         with self._lock:
@@ -196,24 +210,42 @@ class CheckpointStore:
         with self._lock:
             self._journal.append(CommitsDone(checkpoint, self._attempt, time.time()))
 
+    def note(self, pending: PendingCheckpoint) -> None:
+        """Write down how far a checkpoint has come, for those who look now; as `record`."""
+        self._record(pending, RecordStatus.PENDING, None, None)
+
     def record(
         self, pending: PendingCheckpoint, completed: Completed | None, failure: str | None = None
     ) -> None:
         """Write down how a checkpoint went, for those who look later; never fails the job."""
+        status = RecordStatus.FAILED if completed is None else RecordStatus.COMPLETED
+        self._record(pending, status, completed, failure)
+
+    def _record(
+        self,
+        pending: PendingCheckpoint,
+        status: RecordStatus,
+        completed: Completed | None,
+        failure: str | None,
+    ) -> None:
         operators = [o for s in pending.acknowledged.values() for o in s.operators]
+        stats = [s for operator in operators for s in operator.stats]
         record = CheckpointRecord(
             id=pending.id,
             kind=pending.request.kind.value,
-            status=RecordStatus.FAILED if completed is None else RecordStatus.COMPLETED,
+            status=status,
             attempt=self._attempt,
             triggered=pending.triggered,
             duration_s=time.time() - pending.triggered,
             new_bytes=0 if completed is None else completed.new_bytes,
             full_bytes=0 if completed is None else completed.full_bytes,
-            operators=[OperatorRecord(o.uid, o.name, o.stats) for o in operators],
+            operators=[OperatorRecord(o.uid, o.name, o.stats, o.channels) for o in operators],
             path=None if completed is None else completed.path,
             failure=failure,
             story=pending.story.lines(),
+            barriers=pending.passing.value,
+            bytes_held=sum(s.bytes_held for s in stats),
+            in_flight_bytes=sum(s.in_flight_bytes for s in stats),
         )
         try:
             self._history.write(record)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
@@ -16,6 +17,7 @@ from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.settings import CheckpointSettings, Guarantee
 from penstock.checkpoint.store import CheckpointStore, Completed
+from penstock.checkpoint.story import StoryEvent
 from penstock.connectors.committer import Committer, CommitterContext
 from penstock.connectors.sink import PublisherContext, SinkPublisher
 from penstock.connectors.source import EnumeratorContext
@@ -27,6 +29,7 @@ from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
 from penstock.ids import CheckpointId, StageId
 from penstock.job.board import Board
+from penstock.job.channel_snapshots import ChannelSnapshots
 from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
 from penstock.job.positions import RetainedPositions
 from penstock.job.progress import Progress
@@ -38,6 +41,7 @@ from penstock.job.stage_loop import StageLoop, StageParts
 from penstock.job.stage_snapshot import StageSnapshots
 from penstock.job.stage_state import RestoredStage, StageState
 from penstock.job.submitter import Submitter
+from penstock.recovery.channels import channel_ends
 from penstock.task.layout import Layout, file_name
 
 logger = logging.getLogger("penstock.job")
@@ -80,7 +84,11 @@ class Attempt:
         self._committers: dict[str, Committer] = {}
         self._inputs: dict[StageId, StageInput] = {}
         self._threads: list[threading.Thread] = []
+        self._ends = channel_ends(parts.plan)
         self._logs = {c.id: ChannelLog(self._bounds(c)) for c in self._plan.channels}
+        for channel, entries in parts.restored.channels.items():
+            for entry in entries:
+                self._logs[channel].append(entry)
         self._commits = CommitLane(
             self._committers,
             {n.uid: n.name for n in self._sinks()},
@@ -281,6 +289,12 @@ class Attempt:
         )
         publishers = {n.id: self._publishers[n.id] for n in stage.nodes if n.id in self._publishers}
         source = given if isinstance(given, SourceInput) else None
+        channels = ChannelSnapshots(
+            [self._ends[c.id] for c in stage.inputs],
+            self._layout,
+            self._parts.store.own_files,
+            partial(self._tell, stage.name),
+        )
         return StageLoop(
             StageParts(
                 stage=stage,
@@ -292,12 +306,16 @@ class Attempt:
                 outputs={c.id: self._logs[c.id] for c in stage.outputs},
                 publishers=publishers,
                 state=state,
-                snapshots=StageSnapshots(stage, state, publishers, source),
+                snapshots=StageSnapshots(stage, state, publishers, source, channels),
                 coordinator=self.coordinator,
                 restored_from=self._parts.restored_from,
                 report=self._parts.report,
             )
         )
+
+    def _tell(self, stage: str, checkpoint: CheckpointId, event: StoryEvent, what: str) -> None:
+        if self.coordinator is not None:
+            self.coordinator.tell(checkpoint, event, stage, what)
 
     def _input(self, stage: Stage) -> StageInput:
         if stage.is_source:

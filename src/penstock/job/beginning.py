@@ -13,7 +13,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.job_dir import JobFacts, PlannedStep
@@ -30,6 +30,7 @@ from penstock.job.report import MicroBatchReport
 from penstock.job.restore import RestoredJob, Snapshot, StateRestorer
 from penstock.job.snapshot_reading import prove, read_snapshot
 from penstock.job.stopwatch import Part, Stopwatch
+from penstock.recovery.channels import match_channels
 from penstock.recovery.claim import discard_claimed
 from penstock.recovery.match import match
 from penstock.recovery.resolve import Origin, fall_back, life_of, origins
@@ -112,6 +113,7 @@ class Beginning:
         snapshot = None if origin is None else self._read(origin, restarting=restarting)
         watch.lap(Part.LOAD_STATE)
         plan = self._matched(snapshot)
+        snapshot = self._with_channels(plan, snapshot)
         layout = self._layout(state, snapshot, restarting=restarting)
         try:
             self._win(layout, snapshot, origin, restarting=restarting)
@@ -147,6 +149,17 @@ class Beginning:
             str(snapshot.path),
             allow_non_restored=self._parts.checkpoints.allow_non_restored_state,
         )
+
+    def _with_channels(self, plan: Plan, snapshot: Snapshot | None) -> Snapshot | None:
+        if snapshot is None:
+            return None
+        in_flight = match_channels(
+            plan,
+            snapshot.metadata,
+            str(snapshot.path),
+            allow_non_restored=self._parts.checkpoints.allow_non_restored_state,
+        )
+        return replace(snapshot, in_flight=in_flight)
 
     def _layout(
         self, state: JournalState, snapshot: Snapshot | None, *, restarting: bool
@@ -190,7 +203,7 @@ class Beginning:
                 given_path=None if given is None else str(given),
                 fresh=self._parts.fresh and not restarting,
                 life=layout.life,
-                work_dirs=[str(self._parts.work_dir), str(self._parts.local_dir)],
+                work_dirs=[str(self._parts.work_dir), str(self._parts.local_dir.here())],
             )
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)
@@ -228,6 +241,7 @@ class Beginning:
         if snapshot is not None:
             with _telling_damage():
                 restored = StateRestorer(plan, layout, parts.settings, submitter).restore(snapshot)
+            reach(CrashPoint.RECOVERY_IN_FLIGHT_RESTORED)
         files = FileKeeper()
         positions = books.kept.hold(files)
         reach(CrashPoint.RECOVERY_STATE_LOADED)

@@ -21,6 +21,7 @@ from penstock.job.settings import JobSettings
 from penstock.job.submitter import Submitter
 from penstock.recovery.lease import Lease
 from penstock.recovery.restart import RestartStrategy
+from penstock.state.local_dir import HostDir
 from penstock.task.layout import Layout
 
 logger = logging.getLogger("penstock.job")
@@ -37,7 +38,7 @@ class JobParts:
     job_dir: JobDir
     work_dir: Path
     """Seen by driver and tasks; what lies there is of use to one attempt only."""
-    local_dir: Path
+    local_dir: HostDir
     fresh: bool
     program: JobFacts
     make_submitter: Callable[[Plan, Layout], Submitter]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.channel.log import ChannelLog, Entry
-from penstock.checkpoint.cut import InputFacts, decide_cut
+from penstock.checkpoint.cut import NONE_PASSED, InputFacts, Passing, decide_cut
 from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
+from penstock.job.recording import Recording
 from penstock.task.messages import SegmentRead, SubtaskWork
 
 
@@ -24,6 +25,8 @@ class Taken:
     key_slice: tuple[int, int] | None = None
     barrier: CheckpointId | None = None
     """The checkpoint whose cut lies behind this micro-batch."""
+    recording: Recording | None = None
+    """What that checkpoint's barrier has overtaken, if it has."""
 
     @property
     def is_empty(self) -> bool:
@@ -35,8 +38,10 @@ class Taken:
 class Barriers:
     """What a stage knows of the checkpoints under way, read once per decision."""
 
-    live: Collection[CheckpointId] = ()
-    """Neither completed nor aborted."""
+    live: Mapping[CheckpointId, Passing] = field(default_factory=dict)
+    """Neither completed nor aborted, and how to pass their barriers."""
+    passed: CheckpointId = NONE_PASSED
+    """The last one this stage took part in."""
     triggered: CheckpointId | None = None
     """For a source: the next one whose barrier it has to send."""
     quiet: bool = False
@@ -179,14 +184,21 @@ class ChannelInput(StageInput):
         # micro-batch would put the second one's first piece before the first one's second.
         self._most = {channel: 1 for channel in forward if parallelism > 1}
         self._held: Held | None = None
+        self._recordings: list[Recording] = []
+        self._kept: list[tuple[ChannelId, Entry]] = []
+        """Consumed, and still needed by a recording."""
 
     def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
         """Take what has been appended, as far as it fits, up to the barriers."""
         facts = {
-            channel: InputFacts(log.pending(), log.has_ended, self._most.get(channel))
+            channel: InputFacts(log.pending(), log.has_ended, self._most.get(channel), log.passed)
             for channel, log in self._logs.items()
         }
-        cut = decide_cut(facts, barriers.live, max_records)
+        self._record(facts, barriers.live)
+        cut = decide_cut(facts, barriers.live, max_records, barriers.passed)
+        if cut.overtakes:
+            assert cut.barrier is not None
+            return self._overtaken(cut.barrier, facts)
         self._held = None
         if cut.held:
             (checkpoint,) = set(cut.held.values())
@@ -201,17 +213,48 @@ class ChannelInput(StageInput):
             barrier=cut.barrier,
         )
 
+    def _overtaken(self, checkpoint: CheckpointId, facts: Mapping[ChannelId, InputFacts]) -> Taken:
+        self._held = None
+        recording = Recording(checkpoint, {c: log.position for c, log in self._logs.items()})
+        self._recordings.append(recording)
+        self._record(facts, {checkpoint: Passing.UNALIGNED})
+        return Taken(
+            [SubtaskWork()] * self._parallelism, False, barrier=checkpoint, recording=recording
+        )
+
+    def _record(
+        self, facts: Mapping[ChannelId, InputFacts], live: Mapping[CheckpointId, Passing]
+    ) -> None:
+        for recording in self._recordings:
+            if recording.checkpoint not in live:
+                recording.abandon()
+            for channel, log in self._logs.items():
+                recording.observe(channel, log.position, facts[channel].entries)
+            recording.settle()
+
     def held(self) -> Held | None:
         """Return the inputs that wait at a barrier."""
         return self._held
 
     def published(self, taken: Taken, records: int) -> list[tuple[ChannelId, Entry]]:
         """Drop the entries that were taken."""
-        return [
+        done = self._kept + [
             (channel, entry)
             for channel, count in taken.consumed.items()
             for entry in self._logs[channel].consume(count)
         ]
+        self._recordings = [r for r in self._recordings if not r.is_over]
+        gone: list[tuple[ChannelId, Entry]] = []
+        self._kept = []
+        for channel, entry in done:
+            needed = any(r.needs(channel, entry) for r in self._recordings)
+            (self._kept if needed else gone).append((channel, entry))
+        return gone
+
+    def close(self) -> None:
+        """Give up what is being recorded: nobody will observe any more."""
+        for recording in self._recordings:
+            recording.abandon()
 
     def wants(self, records: int) -> None:
         """Leave word at every channel."""

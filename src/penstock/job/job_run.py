@@ -318,7 +318,7 @@ class JobRun:
         shutil.rmtree(self._parts.work_dir, ignore_errors=True)
         # Another driver may have taken over, on this host too: what is in there is its.
         with contextlib.suppress(OSError):
-            self._parts.local_dir.rmdir()
+            self._parts.local_dir.here().rmdir()
 
     def _take_report(
         self, report: MicroBatchReport, counters: Mapping[str, Mapping[str, int]]

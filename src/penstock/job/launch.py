@@ -38,7 +38,7 @@ from penstock.job.submitter import Submitter
 from penstock.job.work_dirs import own_work_dir
 from penstock.recovery.restart import read_restart_strategy
 from penstock.recovery.supervisor import supervised_since
-from penstock.state.local_dir import choose_local_dir
+from penstock.state.local_dir import HostDir
 from penstock.task.layout import Layout
 from penstock.task.ship import ship
 from penstock.task.subtask import StageTask
@@ -318,9 +318,9 @@ def _make(directory: Path) -> None:
         raise UnwritablePathError(str(directory), error.strerror or str(error)) from error
 
 
-def _local_dir(settings: JobSettings, job_dir: JobDir) -> Path:
+def _local_dir(settings: JobSettings, job_dir: JobDir) -> HostDir:
     where = hashlib.blake2b(str(job_dir.path).encode(), digest_size=6).hexdigest()
-    return (settings.local_dir or choose_local_dir()) / f"penstock-{job_dir.key}-{where}"
+    return HostDir(settings.local_dir, f"penstock-{job_dir.key}-{where}")
 
 
 def _path_of(completed: Future[Completed]) -> Future[str]:

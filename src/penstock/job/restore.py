@@ -6,21 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.channel.log import Entry
 from penstock.checkpoint.metadata import (
+    ChannelState,
     CheckpointMetadata,
     OperatorSnapshot,
     SinkState,
     SourceState,
 )
 from penstock.graph.plan import Plan, Stage
-from penstock.ids import OperatorUid, StageId
+from penstock.ids import ChannelId, OperatorUid, StageId
 from penstock.job import state_jobs
+from penstock.job.channel_snapshots import restore_channel
 from penstock.job.settings import JobSettings
 from penstock.job.stage_state import RestoredStage
 from penstock.job.state_jobs import LoadWork, OldState, RestoreWork
 from penstock.job.submitter import Submitter
+from penstock.recovery.channels import channel_ends
 from penstock.recovery.match import is_keyed
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
+from penstock.state.backends.base import RemotePlace, StagedName, StateRef
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import redistribute
 from penstock.task.layout import Layout, file_name
@@ -34,6 +38,8 @@ class Snapshot:
     path: Path
     is_own: bool
     """Whether its files are this job's, which goes on using them."""
+    in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
+    """Its records in flight, by the channels of the job that take them."""
 
     @property
     def shared(self) -> Path:
@@ -48,6 +54,8 @@ class RestoredJob:
     stages: Mapping[StageId, RestoredStage] = field(default_factory=dict)
     sources: Mapping[str, SourceState] = field(default_factory=dict)
     sinks: Mapping[str, SinkState] = field(default_factory=dict)
+    channels: Mapping[ChannelId, list[Entry]] = field(default_factory=dict)
+    """What was in flight, to be read before anything new."""
 
 
 class StateRestorer:
@@ -72,7 +80,15 @@ class StateRestorer:
             stages={s.id: self._stage(s, snapshot, operators) for s in self._plan.stages},
             sources={o.uid: o.source for o in operators.values() if o.source is not None},
             sinks={o.uid: o.sink for o in operators.values() if o.sink is not None},
+            channels=self._channels(snapshot),
         )
+
+    def _channels(self, snapshot: Snapshot) -> dict[ChannelId, list[Entry]]:
+        ends = channel_ends(self._plan)
+        return {
+            channel: restore_channel(ends[channel], state, snapshot.path, self._layout)
+            for channel, state in snapshot.in_flight.items()
+        }
 
     def _stage(
         self, stage: Stage, snapshot: Snapshot, operators: Mapping[str, OperatorSnapshot]
@@ -103,7 +119,7 @@ class StateRestorer:
     def _load(self, stage: Stage, old: OperatorSnapshot) -> list[StateRef]:
         """Let the hosts build their copies of the state."""
         work = [
-            LoadWork(self._settings.backend, self._place(stage.head.uid, i), ref)
+            LoadWork(self._settings.backend, self._layout.place(stage.head.uid, i), ref)
             for i, ref in enumerate(old.keyed)
         ]
         self._submitter.each(stage.id, "load", state_jobs.load, work)
@@ -112,12 +128,12 @@ class StateRestorer:
     def _gather(self, stage: Stage, snapshot: Snapshot, old: OperatorSnapshot) -> list[StateRef]:
         """Make new states, at version 0, of the key groups that belong to each subtask now."""
         backend, head = self._settings.backend, stage.head
-        places = [self._place(head.uid, i) for i in range(stage.parallelism)]
+        places = [self._layout.place(head.uid, i) for i in range(stage.parallelism)]
         directory = snapshot.shared / file_name(OperatorUid(old.uid))
         states = [
             OldState(
                 old.backend or "",
-                StatePlace(directory / str(i), places[0].local_dir / f"old-{i}"),
+                RemotePlace(directory / str(i), places[0].local / f"old-{i}"),
                 r,
             )
             for i, r in enumerate(old.keyed)
@@ -136,6 +152,3 @@ class StateRestorer:
             for i, place in enumerate(places)
         ]
         return self._submitter.each(stage.id, "restore", state_jobs.restore, work)
-
-    def _place(self, uid: OperatorUid, subtask: int) -> StatePlace:
-        return StatePlace(self._layout.state(uid, subtask), self._layout.local_state(uid, subtask))

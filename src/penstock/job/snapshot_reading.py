@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from penstock.checkpoint.channel_files import prove_segment
 from penstock.checkpoint.job_dir import METADATA, JobDir
+from penstock.checkpoint.metadata import in_flight_file
 from penstock.checkpoint.metadata_codec import decode_metadata
 from penstock.errors import CorruptMetadataError, NotASavepointError
 from penstock.ids import OperatorUid
@@ -56,8 +58,12 @@ def prove(snapshot: Snapshot) -> None:
 
 def _checks(snapshot: Snapshot) -> Iterator[Callable[[], None]]:
     for operator in snapshot.metadata.operators:
-        for file in operator.savepoint:
-            yield partial(verify_files, snapshot.path, [file])
+        for saved in operator.savepoint:
+            yield partial(verify_files, snapshot.path, [saved])
+        for state in operator.in_flight:
+            for segment in (s for entry in state.entries for s in entry):
+                file = snapshot.path / in_flight_file(operator.uid, state, segment)
+                yield partial(prove_segment, file, segment)
         directory = snapshot.shared / file_name(OperatorUid(operator.uid))
         for subtask, ref in enumerate(operator.keyed):
             place = StatePlace(directory / str(subtask), directory)

@@ -24,10 +24,11 @@ from penstock.ids import ChannelId, CheckpointId
 from penstock.job.board import Board
 from penstock.job.inputs import Barriers, StageInput, Taken
 from penstock.job.manifest import Manifest, add_counts, write_manifest
+from penstock.job.recording import Recording
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
 from penstock.job.sizing import next_size, size_for_consumers
-from penstock.job.stage_snapshot import Alignment, CutTimes, StageSnapshots
+from penstock.job.stage_snapshot import Alignment, CutOrder, StageSnapshots
 from penstock.job.stage_state import StageState
 from penstock.job.submitter import MicroBatchLostError, Submitter
 from penstock.task.failure import unpack
@@ -90,7 +91,7 @@ class StageLoop:
                 if taken.end_of_input:
                     self._end()
                 if taken.barrier is not None:
-                    self._freeze(taken.barrier)
+                    self._freeze(taken.barrier, taken.recording)
                 if self._has_ended and self._parts.coordinator is None:
                     return
         except _Stopped:
@@ -127,9 +128,10 @@ class StageLoop:
         if coordinator is None:
             return Barriers()
         if not self._stage.is_source:
-            return Barriers(coordinator.live)
+            return Barriers(coordinator.live, self._last_checkpoint)
         return Barriers(
             coordinator.live,
+            self._last_checkpoint,
             coordinator.next_barrier(self._stage.id),
             coordinator.quiet,
             coordinator.draining,
@@ -329,18 +331,23 @@ class StageLoop:
                 (self._parts.layout.channel(channel) / segment.name).unlink(missing_ok=True)
         self._parts.board.change()
 
-    def _freeze(self, checkpoint: CheckpointId) -> None:
+    def _freeze(self, checkpoint: CheckpointId, recording: Recording | None) -> None:
         """Take the cut: freeze, forward the barrier, hand over what is to become durable."""
         parts, coordinator = self._parts, self._parts.coordinator
         assert coordinator is not None
-        times = CutTimes(coordinator.triggered(checkpoint), self._alignment.take(checkpoint))
         cut = parts.snapshots.cut(
-            checkpoint,
-            times,
-            ended=self._has_ended,
-            rolls_all=coordinator.rolls_all(checkpoint),
-            savepoint=coordinator.savepoint_path(checkpoint),
+            CutOrder(
+                checkpoint,
+                coordinator.triggered(checkpoint),
+                self._alignment.take(checkpoint),
+                ended=self._has_ended,
+                rolls_all=coordinator.rolls_all(checkpoint),
+                savepoint=coordinator.savepoint_path(checkpoint),
+                recording=recording,
+            )
         )
+        if recording is not None:
+            coordinator.tell(checkpoint, StoryEvent.OVERTAKEN, self._stage.name)
         reach(CrashPoint.STAGE_SNAPSHOT_FROZEN)
         coordinator.tell(checkpoint, StoryEvent.SNAPSHOT_SYNC, self._stage.name)
         for log in parts.outputs.values():

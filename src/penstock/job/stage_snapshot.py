@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.checkpoint.metadata import (
+    ChannelState,
+    ChannelStats,
     CommittableState,
     OperatorSnapshot,
     SinkState,
@@ -18,8 +20,10 @@ from penstock.checkpoint.pending import Owe, StageCut, StageSnapshot
 from penstock.connectors.sink import SinkCut, SinkPublisher
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
-from penstock.ids import CheckpointId
+from penstock.ids import ChannelId, CheckpointId
+from penstock.job.channel_snapshots import ChannelSnapshots, bytes_of
 from penstock.job.inputs import Held, SourceInput, Taken
+from penstock.job.recording import Recording
 from penstock.job.stage_state import DurableState, FrozenState, StageState
 from penstock.recovery.match import spell_key_type
 from penstock.state.backends.base import StateRef
@@ -28,11 +32,11 @@ from penstock.state.savepoint_file import SavepointFile
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """How long a stage's inputs waited for each other, and the most bytes that waited."""
+    """How long a stage's inputs waited for each other, and the most bytes that waited in each."""
 
     began: float
     ended: float
-    bytes_held: int = 0
+    bytes_held: Mapping[ChannelId, int] = field(default_factory=dict)
 
 
 class Alignment:
@@ -41,7 +45,7 @@ class Alignment:
     def __init__(self) -> None:
         self._checkpoint: CheckpointId | None = None
         self._began = 0.0
-        self._bytes = 0
+        self._bytes: dict[ChannelId, int] = {}
 
     def observe(self, held: Held | None, taken: Taken | None, now: float) -> CheckpointId | None:
         """Look at one decision; return the checkpoint whose first barrier has just come."""
@@ -50,24 +54,49 @@ class Alignment:
             return None
         is_first = seen != self._checkpoint
         if is_first:
-            self._checkpoint, self._began, self._bytes = seen, now, 0
+            self._checkpoint, self._began, self._bytes = seen, now, {}
         if held is not None:
-            self._bytes = max(self._bytes, sum(held.bytes.values()))
+            for channel, size in held.bytes.items():
+                self._bytes[channel] = max(size, self._bytes.get(channel, 0))
         return seen if is_first else None
 
     def take(self, checkpoint: CheckpointId) -> Aligned:
         """Return how the alignment went that ends now."""
         now = time.time()
-        began = self._began if self._checkpoint == checkpoint else now
-        return Aligned(began, now, self._bytes)
+        if self._checkpoint != checkpoint:
+            return Aligned(now, now)
+        return Aligned(self._began, now, dict(self._bytes))
 
 
 @dataclass(frozen=True, slots=True)
-class CutTimes:
-    """When a checkpoint was triggered, and how its barriers came in."""
+class CutOrder:
+    """What a stage's loop says of the cut it is at."""
 
+    checkpoint: CheckpointId
     triggered: float
     aligned: Aligned
+    ended: bool
+    """Whether all input is before the cut."""
+    rolls_all: bool
+    """Whether sinks must leave nothing unfinished."""
+    savepoint: Path | None
+    """Where state goes in the canonical format; None for a checkpoint."""
+    recording: Recording | None = None
+    """What the barrier has overtaken, if it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Durable:
+    """Everything of a stage that a checkpoint will hold, safe on disk."""
+
+    frozen: FrozenState
+    keyed: list[StateRef]
+    exported: list[SavepointFile]
+    sinks: Mapping[int, SinkCut]
+    source: SourceState | None
+    in_flight: list[ChannelState]
+    stats: list[SubtaskStats]
+    channels: list[ChannelStats]
 
 
 class StageSnapshots:
@@ -79,24 +108,18 @@ class StageSnapshots:
         state: StageState,
         publishers: Mapping[int, SinkPublisher],
         source: SourceInput | None,
+        channels: ChannelSnapshots,
     ) -> None:
         self._stage = stage
         self._state = state
         self._publishers = publishers
         self._source = source
+        self._channels = channels
         self._key_type = ""
         if stage.head.kind.is_keyed:
             self._key_type = spell_key_type(stage)
 
-    def cut(
-        self,
-        checkpoint: CheckpointId,
-        times: CutTimes,
-        *,
-        ended: bool,
-        rolls_all: bool,
-        savepoint: Path | None,
-    ) -> StageCut:
+    def cut(self, order: CutOrder) -> StageCut:
         """Freeze the stage at a barrier; called by its loop, short."""
         started = time.perf_counter()
         frozen = self._state.freeze()
@@ -104,7 +127,7 @@ class StageSnapshots:
         if self._source is not None:
             source = SourceState(self._source.positions(), self._source.finished())
         sinks = {
-            node: publisher.at_barrier(checkpoint, roll_all=rolls_all)
+            node: publisher.at_barrier(order.checkpoint, roll_all=order.rolls_all)
             for node, publisher in self._publishers.items()
         }
         sync_s = time.perf_counter() - started
@@ -116,78 +139,85 @@ class StageSnapshots:
             prepared: dict[int, SinkCut] = {}
             for node, pre_commit in sinks.items():
                 cut = prepared[node] = pre_commit()
-                owe(uids[node], [CommittableState(checkpoint, c) for c in cut.committables])
+                owe(uids[node], [CommittableState(order.checkpoint, c) for c in cut.committables])
             exported: list[SavepointFile] = []
             durable = DurableState([], [])
-            if savepoint is not None:
-                exported = self._state.export(frozen, savepoint, self._key_type)
+            if order.savepoint is not None:
+                exported = self._state.export(frozen, order.savepoint, self._key_type)
                 new = [sum(f.size for f in exported)]
             else:
                 durable = self._state.make_durable(frozen)
                 new = durable.new_bytes
-            keyed = durable.refs
-            async_s = time.perf_counter() - begun
-            stats = self._stats(times, (sync_s, async_s), new, keyed)
-            operators = [
-                self._operator(node, frozen, prepared, source, keyed, exported, stats, ended)
-                for node in self._stage.nodes
-            ]
-            return StageSnapshot(operators, self._state.files(keyed), durable.handed_over)
+            try:
+                in_flight = self._channels.keep(order.checkpoint, order.recording)
+            except BaseException:
+                durable.handed_over()
+                raise
+            seconds = sync_s, time.perf_counter() - begun
+            saved = _Durable(
+                frozen=frozen,
+                keyed=durable.refs,
+                exported=exported,
+                sinks=prepared,
+                source=source,
+                in_flight=in_flight,
+                stats=self._stats(order, seconds, new, durable.refs, in_flight),
+                channels=self._channels.stats(order.aligned.bytes_held, in_flight),
+            )
+            operators = [self._operator(node, saved, order.ended) for node in self._stage.nodes]
+            return StageSnapshot(operators, self._state.files(saved.keyed), durable.handed_over)
 
-        return StageCut(self._stage.id, checkpoint, self._state.files(frozen.keyed), persist)
+        files = self._state.files(frozen.keyed)
+        return StageCut(self._stage.id, order.checkpoint, files, persist)
 
-    def _operator(
-        self,
-        node: Node,
-        frozen: FrozenState,
-        prepared: Mapping[int, SinkCut],
-        source: SourceState | None,
-        keyed: list[StateRef],
-        exported: list[SavepointFile],
-        stats: list[SubtaskStats],
-        ended: bool,
-    ) -> OperatorSnapshot:
+    def _operator(self, node: Node, saved: _Durable, ended: bool) -> OperatorSnapshot:
         is_head = node is self._stage.head
         sink = None
-        if (cut := prepared.get(node.id)) is not None:
+        if (cut := saved.sinks.get(node.id)) is not None:
             sink = SinkState([], cut.state)
-        mine = [state.get(node.uid, b"") for state in frozen.operator_state]
+        mine = [state.get(node.uid, b"") for state in saved.frozen.operator_state]
         return OperatorSnapshot(
             uid=node.uid,
             name=node.name,
             kind=node.kind.value,
             parallelism=node.parallelism,
             max_parallelism=node.max_parallelism,
-            version=frozen.version,
+            version=saved.frozen.version,
             backend=self._state.backend_name if is_head else None,
             key_type=self._key_type if is_head else "",
-            keyed=keyed if is_head else [],
+            keyed=saved.keyed if is_head else [],
             operator_state=mine if any(mine) else [],
-            source=source if is_head else None,
+            source=saved.source if is_head else None,
             sink=sink,
             ended=ended,
-            stats=stats if is_head else [],
-            savepoint=exported if is_head else [],
+            stats=saved.stats if is_head else [],
+            savepoint=saved.exported if is_head else [],
+            in_flight=saved.in_flight if is_head else [],
+            channels=saved.channels if is_head else [],
         )
 
     def _stats(
         self,
-        times: CutTimes,
+        order: CutOrder,
         seconds: tuple[float, float],
         new: list[int],
         keyed: list[StateRef],
+        in_flight: list[ChannelState],
     ) -> list[SubtaskStats]:
-        now, aligned = time.time(), times.aligned
+        now, aligned = time.time(), order.aligned
+        held = sum(aligned.bytes_held.values())
         return [
             SubtaskStats(
-                start_delay_s=max(0.0, aligned.began - times.triggered),
+                start_delay_s=max(0.0, aligned.began - order.triggered),
                 alignment_s=aligned.ended - aligned.began,
                 sync_s=seconds[0],
                 async_s=seconds[1],
                 acknowledged=now,
-                bytes_held=aligned.bytes_held if i == 0 else 0,
+                bytes_held=held if i == 0 else 0,
                 new_bytes=new[i] if i < len(new) else 0,
                 full_bytes=_size(keyed[i]) if i < len(keyed) else new[i] if i < len(new) else 0,
+                in_flight_bytes=bytes_of(in_flight, i),
+                unaligned=order.recording is not None,
             )
             for i in range(self._stage.parallelism)
         ]

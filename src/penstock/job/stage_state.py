@@ -24,7 +24,7 @@ from penstock.job.submitter import Submitter
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import verify_files
 from penstock.savepoint.write import keep_files
-from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import LocalSnapshot, RemotePlace, StagedName, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.state.files import check_there
 from penstock.state.savepoint_file import SavepointFile
@@ -185,7 +185,7 @@ class StageState:
         return [
             path
             for subtask, ref in enumerate(refs)
-            for path in self._backend.files(self.place(subtask), ref)
+            for path in self._backend.files(self.place(subtask).here(), ref)
         ]
 
     def make_durable(self, frozen: FrozenState) -> DurableState:
@@ -212,7 +212,7 @@ class StageState:
 
     def _prove(self, subtask: int, ref: StateRef) -> int:
         """Sync and read back what is new in a ref; return how many bytes that is."""
-        known, place = self._proven[subtask], self.place(subtask)
+        known, place = self._proven[subtask], self.place(subtask).here()
         for file in ref.files:
             if file.name in known:
                 check_there(place, file)
@@ -270,10 +270,9 @@ class StageState:
         if self._folding.thread is not None:
             self._folding.thread.join()
 
-    def place(self, subtask: int) -> StatePlace:
+    def place(self, subtask: int) -> RemotePlace:
         """Return where a subtask's state lies."""
-        uid = self._stage.head.uid
-        return StatePlace(self._layout.state(uid, subtask), self._layout.local_state(uid, subtask))
+        return self._layout.place(self._stage.head.uid, subtask)
 
     def _rebase(self, folded: Sequence[StateRef | None]) -> None:
         for subtask, base in enumerate(folded):

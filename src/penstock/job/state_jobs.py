@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import entries_of
 from penstock.savepoint.write import write_subtask
-from penstock.state.backends.base import LocalSnapshot, StagedName, StatePlace, StateRef
+from penstock.state.backends.base import LocalSnapshot, RemotePlace, StagedName, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.savepoint_file import SavepointFile
@@ -25,7 +25,7 @@ class FoldWork:
 
     backend: str
     incremental: bool
-    place: StatePlace
+    place: RemotePlace
     ref: StateRef
     name: StagedName
     snapshot: LocalSnapshot | None = None
@@ -35,9 +35,10 @@ def fold(work: FoldWork, task_attempt: int) -> StateRef | None:
     """Fold deltas into a new base, or bring a local snapshot into the shared directory."""
     backend = backend_named(work.backend, incremental=work.incremental)
     name = replace(work.name, task_attempt=task_attempt)
-    folded = backend.fold(work.place, work.ref, name, work.snapshot)
+    place = work.place.here()
+    folded = backend.fold(place, work.ref, name, work.snapshot)
     if work.snapshot is not None:
-        backend.local_garbage(work.place, work.snapshot.version)
+        backend.local_garbage(place, work.snapshot.version)
     return folded
 
 
@@ -46,13 +47,13 @@ class LoadWork:
     """One subtask's state, to be brought to its host."""
 
     backend: str
-    place: StatePlace
+    place: RemotePlace
     ref: StateRef
 
 
 def load(work: LoadWork, task_attempt: int) -> None:
     """Build the host's copy of a restored state, proving every file of it on the way."""
-    backend_named(work.backend).open(work.place, work.ref).close()
+    backend_named(work.backend).open(work.place.here(), work.ref).close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class OldState:
     """The state of one subtask in the checkpoint that is restored."""
 
     backend: str
-    place: StatePlace
+    place: RemotePlace
     ref: StateRef
 
 
@@ -69,7 +70,7 @@ class RestoreWork:
     """One subtask's share of an older state: of several subtasks, or of a savepoint."""
 
     backend: str
-    place: StatePlace
+    place: RemotePlace
     name: StagedName
     key_groups: KeyGroupRange
     old: Sequence[OldState] = ()
@@ -84,9 +85,9 @@ def restore(work: RestoreWork, task_attempt: int) -> StateRef:
     name = replace(work.name, task_attempt=task_attempt)
     if work.savepoint is not None:
         entries = entries_of(work.savepoint, work.files, work.key_groups, work.step)
-        return backend.load(entries, work.place, name)
-    sources = [(backend_named(old.backend), old.place, old.ref) for old in work.old]
-    return backend.restore(sources, work.key_groups, work.place, name)
+        return backend.load(entries, work.place.here(), name)
+    sources = [(backend_named(old.backend), old.place.here(), old.ref) for old in work.old]
+    return backend.restore(sources, work.key_groups, work.place.here(), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class ExportWork:
     """One subtask's state, to be written into a savepoint."""
 
     backend: str
-    place: StatePlace
+    place: RemotePlace
     ref: StateRef
     operator: SavedOperator
     target: Path
@@ -106,5 +107,5 @@ def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
     """Write a subtask's state in the canonical format."""
     backend = backend_named(work.backend)
     name = str(replace(work.name, task_attempt=task_attempt))
-    entries = backend.entries(work.place, work.ref)
+    entries = backend.entries(work.place.here(), work.ref)
     return write_subtask(entries, work.operator, work.target, work.subtask, name)

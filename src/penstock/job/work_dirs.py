@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.ids import is_no_later
+from penstock.state.local_dir import remove_attempts
 from penstock.task.layout import Layout
 
 __all__ = ["own_work_dir", "remove_dead_work_dirs"]
@@ -31,18 +31,18 @@ def remove_dead_work_dirs(known: Iterable[Path], mine: Layout) -> None:
     A shared one is of one process, and never used again. A local one has the same name for all
     attempts of a job on a host: a successor may work there, so each attempt's part goes by name.
     """
-    for directory in {mine.local, *known}:
-        if directory.name == mine.local.name:
+    local = mine.local.here()
+    for directory in {local, *known}:
+        if directory.name == local.name:
             _remove_attempts_before(directory, mine)
         elif directory != mine.shared and _is_of(directory, mine.durable):
             _remove(directory)
 
 
 def _remove_attempts_before(local: Path, mine: Layout) -> None:
-    for place in local.glob("*"):
-        if place != mine.local_root and is_no_later(place.name, mine.attempt):
-            shutil.rmtree(place, ignore_errors=True)
-    if local != mine.local:
+    is_mine = local == mine.local.here()
+    remove_attempts(local, mine.attempt, spared=mine.attempt if is_mine else "")
+    if not is_mine:
         with contextlib.suppress(OSError):
             local.rmdir()
 

@@ -1,0 +1,102 @@
+"""Which channel of a job takes over which records in flight: the very same one, or refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.checkpoint.metadata import ChannelState, CheckpointMetadata
+from penstock.errors import RestoreMismatchError
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Channel, Plan
+from penstock.ids import ChannelId, OperatorUid
+from penstock.state.type_text import PICKLED, spell
+
+_WAY_OUT = (
+    "let the job as it was take a savepoint, which has no records in flight, and restore that"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEnds:
+    """A channel as snapshots name it: by the operators at its ends."""
+
+    channel: Channel
+    producer: Node
+    consumer: Node
+    ordinal: int
+    """Its number among the channels between the same two, to the same input."""
+
+    @property
+    def type(self) -> str:
+        """The type of its records, as snapshots have it."""
+        declared = self.producer.output_type
+        return PICKLED if declared is None else spell(declared)
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """What makes it the same channel in another attempt."""
+        return self.consumer.uid, self.producer.uid, self.channel.input, self.ordinal
+
+
+def channel_ends(plan: Plan) -> dict[ChannelId, ChannelEnds]:
+    """Return all channels of a plan with the operators at their ends."""
+    nodes = {n.id: n for s in plan.stages for n in s.nodes}
+    numbers: Counter[tuple[int, int, int]] = Counter()
+    ends = {}
+    for channel in plan.channels:
+        producer = nodes[channel.source_node]
+        consumer = plan.stages[channel.consumer].head
+        pair = producer.id, consumer.id, channel.input
+        ends[channel.id] = ChannelEnds(channel, producer, consumer, numbers[pair])
+        numbers[pair] += 1
+    return ends
+
+
+def match_channels(
+    plan: Plan, metadata: CheckpointMetadata, path: str, *, allow_non_restored: bool
+) -> dict[ChannelId, ChannelState]:
+    """Find the channels that records in flight go back into.
+
+    Raises:
+        RestoreMismatchError: some of them have no place in this job.
+    """
+    ends = {end.key: end for end in channel_ends(plan).values()}
+    uids = {n.uid for s in plan.stages for n in s.nodes}
+    found = {}
+    for operator in metadata.operators:
+        if OperatorUid(operator.uid) not in uids and allow_non_restored:
+            continue
+        for state in operator.in_flight:
+            end = ends.get((operator.uid, state.producer, state.input, state.ordinal))
+            for reason in _misfits(end, state):
+                raise RestoreMismatchError(operator.name, path, f"{reason}; {_WAY_OUT}")
+            assert end is not None
+            found[end.channel.id] = state
+    return found
+
+
+def _misfits(end: ChannelEnds | None, state: ChannelState) -> Iterator[str]:
+    if end is None:
+        yield (
+            f"records were in flight to its input {state.input + 1} from the step with uid "
+            f"{state.producer}, and no channel connects the two here"
+        )
+        return
+    name = end.producer.name
+    if end.consumer.parallelism != state.parallelism:
+        yield (
+            f"records were in flight to it from {name!r}, dealt out to {state.parallelism} "
+            f"subtasks, and it has {end.consumer.parallelism} now"
+        )
+    if end.channel.exchange.value != state.exchange:
+        yield (
+            f"records were in flight to it from {name!r} by {state.exchange}, and the exchange "
+            f"is {end.channel.exchange.value} now"
+        )
+    if end.type != state.type:
+        yield (
+            f"records were in flight to it from {name!r} as {state.type}, and the declared type "
+            f"is {end.type} now"
+        )
