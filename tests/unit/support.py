@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.common import Configuration
 from penstock.datastream import DataStream, StreamExecutionEnvironment
+from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
@@ -60,13 +61,15 @@ class WatchedSubmitter:
     def stages(self) -> list[int]:
         return [i.stage for i in self.instructions]
 
-    def run(self, instruction: Instruction, path: Path) -> list[Acknowledgement]:
+    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
         assert self._inner is not None
-        self.instructions.append(instruction)
-        self.before(instruction)
-        acks = self._inner.run(instruction, path)
-        self.acknowledgements.append(acks)
-        self.after(instruction)
+        self.instructions += instructions
+        for instruction in instructions:
+            self.before(instruction)
+        acks = self._inner.run(instructions, path)
+        self.acknowledgements += acks
+        for instruction in instructions:
+            self.after(instruction)
         return acks
 
     def each(
@@ -84,8 +87,10 @@ class WatchedSubmitter:
         pass
 
     def _launch(self, plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
-        def submitter(plan: Plan, name: str, tasks: dict[StageId, bytes]) -> WatchedSubmitter:
-            self._inner = InlineSubmitter(tasks)
+        def submitter(
+            groups: tuple[Group, ...], name: str, tasks: dict[StageId, bytes]
+        ) -> WatchedSubmitter:
+            self._inner = InlineSubmitter(groups, tasks)
             return self
 
         return launch(plan, configuration, batch_mode, submitter)

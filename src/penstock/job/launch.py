@@ -28,6 +28,7 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.errors import JobAlreadyRunningError, JobCancelledError, UnwritablePathError
+from penstock.graph.groups import Group, Transport, group_stages
 from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, JobKey, StageId
 from penstock.job.interrupts import Interrupts
@@ -54,8 +55,8 @@ _STATUS = {
 }
 
 
-MakeSubmitter = Callable[[Plan, str, dict[StageId, bytes]], Submitter]
-"""Makes the engine's side of an attempt: its plan, its name, its stages as bytes by id."""
+MakeSubmitter = Callable[[tuple[Group, ...], str, dict[StageId, bytes]], Submitter]
+"""Makes the engine's side of an attempt: its groups, its name, its stages as bytes by id."""
 
 _started_here: weakref.WeakValueDictionary[Path, LaunchedJob] = weakref.WeakValueDictionary()
 """The jobs of this process by directory: the lease tells only processes apart.
@@ -101,7 +102,8 @@ def launch(
 
     def submitter(plan: Plan, layout: Layout) -> Submitter:
         name = f"{key}-{layout.attempt}-{os.urandom(3).hex()}"
-        return make_submitter(plan, name, tasks(plan, layout))
+        groups = group_stages(plan, Transport.CHANNEL)
+        return make_submitter(groups, name, tasks(plan, layout))
 
     # What cannot be shipped is refused before the journal says that the job was started.
     tasks(plan, Layout(work_dir, local_dir, AttemptId("none"), job_dir.path, key))

@@ -188,9 +188,9 @@ class StageLoop:
             instruction = self._instruction(taken, try_number, notices, close=close)
             path = parts.layout.instruction(self._stage.id, self._batch, try_number)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(encode(instruction))
+            path.write_bytes(encode([instruction]))
             try:
-                acks = parts.submitter.run(instruction, path)
+                (acks,) = parts.submitter.run([instruction], path)
             except MicroBatchLostError as error:
                 lost = str(error)
                 if parts.board.stopping:

@@ -18,12 +18,14 @@ class MicroBatchLostError(Exception):
 
 
 class Submitter(Protocol):
-    """Runs micro-batches of all stages of one job, several at a time."""
+    """Runs micro-batches of all groups of one job, several at a time."""
 
-    def run(self, instruction: Instruction, path: Path) -> list[Acknowledgement]:
-        """Run one task per subtask and return their acknowledgements by subtask.
+    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+        """Run a micro-batch of a group: one task per subtask of each of its stages.
 
-        Called from the stage's own thread. `path` holds the instruction.
+        Called from the group's own thread, with one instruction per stage in the order of the
+        group; `path` holds them all. Returns, for each, the acknowledgements by subtask. If one of
+        them tells of a failure, those of stages behind it may be missing.
 
         Raises:
             MicroBatchLostError: the engine gave up; nothing that tasks staged counts.

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.common.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
@@ -19,10 +20,12 @@ from penstock.spark.submitter import SparkSubmitter
 def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
     """Start a plan on the active SparkSession or one made for it."""
 
-    def submitter(plan: Plan, job: str, tasks: dict[StageId, bytes]) -> SparkSubmitter:
+    def submitter(
+        groups: tuple[Group, ...], job: str, tasks: dict[StageId, bytes]
+    ) -> SparkSubmitter:
         spark = SparkSubmitter(session_for(configuration), job, tasks)
-        for stage in plan.stages:
-            spark.prepare(stage)
+        for group in groups:
+            spark.prepare(group.head)
         return spark
 
     return launch(plan, configuration, batch_mode, submitter)

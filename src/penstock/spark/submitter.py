@@ -30,7 +30,7 @@ from penstock.task.messages import (
     Acknowledgement,
     Instruction,
     decode_acknowledgement,
-    decode_instruction,
+    decode_instructions,
     encode,
 )
 from penstock.task.subtask import TaskAttempt, run_subtask
@@ -66,12 +66,13 @@ class SparkSubmitter:
         else:
             self._jobs[stage.id] = self._anchor(stage.parallelism).mapPartitions(runner).collect
 
-    def run(self, instruction: Instruction, path: Path) -> list[Acknowledgement]:
+    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
         """Run one micro-batch in the stage's pool; see `Submitter`."""
+        (instruction,) = instructions
         stage = StageId(instruction.stage)
         self._context.setLocalProperty(_INSTRUCTION, str(path))
         rows = self._collect(self._jobs[stage], f"stage-{stage}")
-        return _by_subtask(rows, len(instruction.work), str(path))
+        return [_by_subtask(rows, len(instruction.work), str(path))]
 
     def each(
         self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
@@ -158,7 +159,7 @@ class _SubtaskRunner:
         assert context is not None
         path = context.getLocalProperty(_INSTRUCTION)
         assert path is not None
-        instruction = decode_instruction(Path(path).read_bytes())
+        (instruction,) = decode_instructions(Path(path).read_bytes())
         who = TaskAttempt(context.partitionId(), context.taskAttemptId(), context.attemptNumber())
         return instruction, who
 

@@ -1,7 +1,8 @@
 """What the driver tells a task, and what a task answers.
 
-Both are msgpack. An instruction is a file all subtasks of a micro-batch read; an
-acknowledgement is a task's only result, and names everything the task staged.
+Both are msgpack. The instructions of a micro-batch, one for each stage that runs in it, are a
+file that all its subtasks read; an acknowledgement is a task's only result, and names everything
+the task staged.
 """
 
 from __future__ import annotations
@@ -130,4 +131,5 @@ class Acknowledgement(msgspec.Struct, frozen=True):
 
 encode = msgspec.msgpack.encode
 decode_instruction = msgspec.msgpack.Decoder(Instruction).decode
+decode_instructions = msgspec.msgpack.Decoder(list[Instruction]).decode
 decode_acknowledgement = msgspec.msgpack.Decoder(Acknowledgement).decode

@@ -13,6 +13,7 @@ from pathlib import Path
 from penstock.common import pickling
 from penstock.common.configuration import Configuration
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
@@ -21,7 +22,7 @@ from penstock.task.messages import (
     Acknowledgement,
     Instruction,
     decode_acknowledgement,
-    decode_instruction,
+    decode_instructions,
     encode,
 )
 from penstock.task.subtask import TaskAttempt, run_subtask
@@ -30,16 +31,19 @@ from penstock.task.subtask import TaskAttempt, run_subtask
 class InlineSubmitter:
     """Runs micro-batches in this process."""
 
-    def __init__(self, tasks: dict[StageId, bytes]) -> None:
+    def __init__(self, groups: tuple[Group, ...], tasks: dict[StageId, bytes]) -> None:
+        self._groups = groups
         self._tasks = tasks
         self._task_attempts = itertools.count()
         self.submitted = 0
         """How many micro-batches were run."""
 
-    def run(self, instruction: Instruction, path: Path) -> list[Acknowledgement]:
+    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
         """Run all subtasks; what passes between driver and task is encoded as it would be."""
         self.submitted += 1
-        read = decode_instruction(path.read_bytes())
+        return [self._run(read) for read in decode_instructions(path.read_bytes())]
+
+    def _run(self, read: Instruction) -> list[Acknowledgement]:
         return [
             decode_acknowledgement(
                 encode(
@@ -78,7 +82,7 @@ def run_inline(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
             plan,
             configuration,
             batch_mode,
-            lambda _plan, _job, tasks: InlineSubmitter(tasks),
+            lambda groups, _job, tasks: InlineSubmitter(groups, tasks),
         )
 
     env._launcher = launch_inline

@@ -21,6 +21,7 @@ from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.datastream.functions import CheckpointListener, MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.errors import CorruptStateError, UserFunctionError
+from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
@@ -261,8 +262,8 @@ def test_a_cancellation_that_cannot_be_written_down_hides_no_failure(
 class Counted(InlineSubmitter):
     """Remembers what it was asked for."""
 
-    def __init__(self, tasks: dict[StageId, bytes]) -> None:
-        super().__init__(tasks)
+    def __init__(self, groups: tuple[Group, ...], tasks: dict[StageId, bytes]) -> None:
+        super().__init__(groups, tasks)
         self.calls: list[str] = []
 
     def cancel(self) -> None:
@@ -275,8 +276,8 @@ class Counted(InlineSubmitter):
 def test_a_start_that_fails_lets_go_of_everything(tmp_path: Path) -> None:
     made: list[Counted] = []
 
-    def submitter(plan: Plan, name: str, tasks: dict[StageId, bytes]) -> Submitter:
-        made.append(Counted(tasks))
+    def submitter(groups: tuple[Group, ...], name: str, tasks: dict[StageId, bytes]) -> Submitter:
+        made.append(Counted(groups, tasks))
         return made[-1]
 
     def launcher(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
