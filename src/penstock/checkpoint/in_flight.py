@@ -41,9 +41,10 @@ class InFlight:
         `position` is that of the first entry that waits.
         """
         mine = self._inputs[channel]
+        if mine.is_closed:
+            return
+        assert position <= mine.end, f"entries from {mine.end} on were consumed unseen"
         for entry in waiting[mine.end - position :]:
-            if mine.is_closed:
-                return
             if entry.checkpoint is not None and entry.checkpoint >= self.checkpoint:
                 # Behind a later barrier nothing can be before this one.
                 mine.is_closed = True
