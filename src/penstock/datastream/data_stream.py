@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.sink import Sink
+from penstock.datastream.connected_streams import ConnectedStreams
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -175,6 +177,8 @@ class DataStream(_Step):
 
     def union(self, *streams: DataStream) -> DataStream:
         """Put the records of several streams into one; their declared types must agree."""
+        for stream in streams:
+            self._check_beside("union", stream)
         upstreams = [u for s in (self, *streams) for u in s._values()._upstreams]
         types = (u.transformation.output_type for u in upstreams)
         declared = list(dict.fromkeys(t for t in types if t is not None))
@@ -182,6 +186,19 @@ class DataStream(_Step):
             message = f"union() of streams of different types: {', '.join(map(repr, declared))}"
             raise InvalidJobError(message)
         return DataStream(self._env, tuple(upstreams))
+
+    def connect(self, ds: DataStream) -> ConnectedStreams:
+        """Bring two streams together, of any types, in one function that tells them apart."""
+        self._check_beside("connect", ds)
+        return ConnectedStreams(self, ds)
+
+    def decouple(self, name: str = "Decouple") -> DataStream:
+        """Let what follows run in a stage of its own, behind a channel and at its own pace.
+
+        A cut and nothing else: records stay in the subtask they are in, and in order. Good
+        where a slow step shall not hold up the one before it. Ours, not PyFlink's.
+        """
+        return self._then(OperatorKind.DECOUPLE, name, None, self._type)
 
     def rebalance(self) -> DataStream:
         """Deal records out in turn."""
@@ -259,8 +276,23 @@ class DataStream(_Step):
     def _type(self) -> TypeInformation | None:
         return common_type(self._upstreams)
 
+    @property
+    def _is_keyed(self) -> bool:
+        return False
+
     def _values(self) -> DataStream:
         return self
+
+    def _check_beside(self, method: str, other: Any) -> None:
+        if not isinstance(other, DataStream):
+            message = f"{method}() needs a DataStream; got {other!r}"
+            raise InvalidJobError(message)
+        if other._env is not self._env:
+            message = (
+                f"{method}() of streams of two environments, which are two jobs: make both "
+                "streams in one StreamExecutionEnvironment"
+            )
+            raise InvalidJobError(message)
 
     def _dealt_out(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
         return tuple(Upstream(u.transformation, partitioning) for u in self._upstreams)
@@ -274,6 +306,21 @@ class DataStream(_Step):
         check_type("output_type", output_type)
         transformation = Transformation(kind, name, func, self._upstreams, output_type)
         return DataStream(self._env, (Upstream(transformation),))
+
+    def _then_with(
+        self,
+        second: DataStream,
+        kind: OperatorKind,
+        name: str,
+        func: Function,
+        output_type: TypeInformation | None,
+    ) -> DataStream:
+        """Join a second stream to this one in a step of two inputs; called by their connection."""
+        if kind.is_keyed:
+            _check_key_types(self._upstreams[0], second._upstreams[0])
+        as_second = tuple(replace(u, input=1) for u in second._upstreams)
+        both = DataStream(self._env, (*self._upstreams, *as_second))
+        return both._then(kind, name, func, output_type)
 
 
 class KeyedStream(DataStream):
@@ -336,6 +383,14 @@ class KeyedStream(DataStream):
         """Group by another key instead."""
         return self._origin.key_by(key_selector, key_type)
 
+    def decouple(self, name: str = "Decouple") -> DataStream:
+        """Refuse: a key is a cut already."""
+        message = (
+            "key_by() is a cut already: what follows it runs in a stage of its own; "
+            "put decouple() before it, or behind the keyed step"
+        )
+        raise InvalidJobError(message)
+
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """End the stream in a sink."""
         return self._values().sink_to(sink)
@@ -343,6 +398,10 @@ class KeyedStream(DataStream):
     def _redistributed(self, exchange: Exchange) -> DataStream:
         message = f"a keyed stream is dealt out by its key: {exchange.value} is not possible on it"
         raise InvalidJobError(message)
+
+    @property
+    def _is_keyed(self) -> bool:
+        return True
 
     def _values(self) -> DataStream:
         return self._origin
@@ -370,6 +429,16 @@ def _check(func: Any, kind: type, method: str) -> None:
         raise InvalidJobError(message)
     if not isinstance(func, kind) and not callable(func):
         message = f"{method}() needs a {kind.__name__} or a callable; got {func!r}"
+        raise InvalidJobError(message)
+
+
+def _check_key_types(first: Upstream, second: Upstream) -> None:
+    types = [u.partitioning.key_type or Types.PICKLED_BYTE_ARRAY() for u in (first, second)]
+    if types[0] != types[1]:
+        message = (
+            f"the keys of connected streams must have one type, and these are {types[0]!r} and "
+            f"{types[1]!r}: give both key_by() the same key_type"
+        )
         raise InvalidJobError(message)
 
 

@@ -33,12 +33,16 @@ __all__ = [
     "AggregateFunction",
     "CheckpointListener",
     "CheckpointedFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
@@ -49,6 +53,8 @@ __all__ = [
 ]
 
 IN = TypeVar("IN")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 ACC = TypeVar("ACC")
 KEY = TypeVar("KEY")
@@ -146,6 +152,36 @@ class FlatMapFunction(Function, Generic[IN, OUT]):
         """Return or yield the records that take the place of `value`."""
 
 
+class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
+    """One record of either of two connected streams in, one record out.
+
+    The same instance gets both, so they share its fields and, on keyed streams, a key's state.
+    """
+
+    @abstractmethod
+    def map1(self, value: IN1) -> OUT | None:
+        """Return what takes the place of a record of the first stream; None for nothing."""
+
+    @abstractmethod
+    def map2(self, value: IN2) -> OUT | None:
+        """Return what takes the place of a record of the second stream; None for nothing."""
+
+
+class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
+    """One record of either of two connected streams in, any number out.
+
+    The same instance gets both, so they share its fields and, on keyed streams, a key's state.
+    """
+
+    @abstractmethod
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
+        """Return or yield what takes the place of a record of the first stream."""
+
+    @abstractmethod
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
+        """Return or yield what takes the place of a record of the second stream."""
+
+
 class FilterFunction(Function, Generic[IN]):
     """Keeps the records it answers true for."""
 
@@ -230,6 +266,56 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     @abstractmethod
     def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
         """Return or yield what follows from `value`."""
+
+
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
+    """The most general function on two connected streams."""
+
+    class Context(ABC):
+        """What is known about the current record."""
+
+        @abstractmethod
+        def timestamp(self) -> int:
+            """Return the record's event time, the least 64-bit number if it has none."""
+
+    @abstractmethod
+    def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
+        """Return or yield what follows from a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: IN2, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
+        """Return or yield what follows from a record of the second stream."""
+
+
+class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
+    """The most general function on two connected keyed streams.
+
+    A key's state is one for both: what a record of the first stream leaves there, a record of
+    the second with the same key finds.
+    """
+
+    class Context(ABC):
+        """What is known about the current record."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """Return the record's key."""
+
+        @abstractmethod
+        def timestamp(self) -> int:
+            """Return the record's event time, the least 64-bit number if it has none."""
+
+    @abstractmethod
+    def process_element1(
+        self, value: IN1, ctx: KeyedCoProcessFunction.Context
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(
+        self, value: IN2, ctx: KeyedCoProcessFunction.Context
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a record of the second stream."""
 
 
 class FunctionInitializationContext(ABC):

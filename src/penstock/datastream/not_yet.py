@@ -11,11 +11,6 @@ NAMES = frozenset(
         "CustomStateBackend",
         "PredefinedOptions",
         "CustomCheckpointStorage",
-        "ConnectedStreams",
-        "CoMapFunction",
-        "CoFlatMapFunction",
-        "CoProcessFunction",
-        "KeyedCoProcessFunction",
         "TimerService",
         "TimeDomain",
         "WindowedStream",
@@ -49,7 +44,6 @@ NAMES = frozenset(
 
 METHODS = frozenset(
     [
-        "connect",
         "window",
         "window_all",
         "count_window",

@@ -54,6 +54,8 @@ class Chain:
             write = self._writers[node.id]
             return _sink(node.name, write, self._fit(node)) if node.function.can_fail else write
         out = self.behind(node)
+        if node.kind is OperatorKind.DECOUPLE:
+            return out
         if node.kind is OperatorKind.MAP:
             return map_step(node.name, callable_of(node.function, MapFunction), out)
         if node.kind is OperatorKind.FILTER:
@@ -66,6 +68,25 @@ class Chain:
         message = f"{node.kind} cannot stand inside a chain"
         raise AssertionError(message)
 
+    def inputs(self, node: Node) -> tuple[Push, ...]:
+        """Return what takes the records of each input of `node`, the head of a plain stage."""
+        if node.kind.has_two_inputs:
+            return two_steps(node, self.behind(node), RecordContext())
+        return (self.into(node),)
+
+
+def two_steps(node: Node, out: Push, context: Any) -> tuple[Push, Push]:
+    """Return what an operator with two inputs does with a record of each."""
+    step, function = node.name, node.function
+    if node.kind in (OperatorKind.CO_MAP, OperatorKind.KEYED_CO_MAP):
+        return co_map_step(step, function.map1, out), co_map_step(step, function.map2, out)
+    if node.kind in (OperatorKind.CO_FLAT_MAP, OperatorKind.KEYED_CO_FLAT_MAP):
+        first, second = function.flat_map1, function.flat_map2
+    else:
+        process1, process2 = function.process_element1, function.process_element2
+        first, second = (lambda r: process1(r, context)), (lambda r: process2(r, context))
+    return flat_map_step(step, first, out), flat_map_step(step, second, out)
+
 
 def map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
     """Return a step that replaces each record by one other."""
@@ -76,6 +97,20 @@ def map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
         except (Exception, SystemExit) as error:
             fail(step, record, error)
         out(result)
+
+    return push
+
+
+def co_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
+    """Return a step that replaces each record by one other, or by none where it gives None."""
+
+    def push(record: Any) -> None:
+        try:
+            result = function(record)
+        except (Exception, SystemExit) as error:
+            fail(step, record, error)
+        if result is not None:
+            out(result)
 
     return push
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from penstock.datastream.functions import (
+    CoProcessFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
     RuntimeContext,
@@ -152,7 +154,7 @@ class SnapshotContext(FunctionSnapshotContext):
         return self._checkpoint_id
 
 
-class RecordContext(ProcessFunction.Context):
+class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
     """What a process function without keys sees of the current record."""
 
     def timestamp(self) -> int:
@@ -164,7 +166,9 @@ class RecordContext(ProcessFunction.Context):
         _no_timers()
 
 
-class KeyedRecordContext(KeyedProcessFunction.Context):
+class KeyedRecordContext(
+    KeyedProcessFunction.Context, KeyedCoProcessFunction.Context, CoProcessFunction.Context
+):
     """What a keyed process function sees of the current record."""
 
     def __init__(self, states: KeyedStates) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from penstock.graph.transformation import OperatorKind
 from penstock.state.key_groups import KeyGroupRange, key_of
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec, decode_plain_texts
-from penstock.task.chain import Push, filter_step, flat_map_step, map_step
+from penstock.task.chain import Push, filter_step, flat_map_step, map_step, two_steps
 from penstock.task.context import KeyedRecordContext
 from penstock.task.failure import StepFailed, fail, not_iterable
 from penstock.task.keys import key_group_of, merge_dictionaries
@@ -37,8 +37,26 @@ STRIDE = 1 << 14
 REDUCE_STATE = "_reduce_state"
 
 
-Part = tuple[SegmentPart, Callable[[Layout, list[Any]], list[Any]]]
-"""Some records of a channel, and what decodes them."""
+class Part(NamedTuple):
+    """Some records of a channel, what decodes them, and which input they come to."""
+
+    segment: SegmentPart
+    decode: Callable[[Layout, list[Any]], list[Any]]
+    input: int = 0
+
+    def values(self) -> list[Any]:
+        """Return the records, for an operator that has no use for their keys."""
+        segment = self.segment
+        if segment.layout not in _IN_THEIR_KEYS:
+            return self.decode(segment.layout, segment.columns)
+        assert segment.key is not None
+        dictionary = segment.key.dictionary
+        keys = _decode_keys([self], dictionary, dictionary.to_pylist(), KeyCodec())
+        return list(map(keys.__getitem__, segment.key.indices.to_pylist()))
+
+
+_IN_THEIR_KEYS = (Layout.KEY, Layout.TEXT_KEY)
+"""Layouts of records that are their own keys."""
 
 
 @dataclass(slots=True)
@@ -48,6 +66,8 @@ class KeyedInput:
     routed_keys: list[bytes]
     numbers: Sequence[int]
     values: Sequence[Any]
+    inputs: bytes = b""
+    """Which input each record came to, a byte for each."""
 
 
 def read_keyed(
@@ -59,7 +79,7 @@ def read_keyed(
     gathered = list(parts)
     if not gathered:
         return KeyedInput([], [], [])
-    distinct, numbers_of = merge_dictionaries([_dictionary(part) for part, _ in gathered])
+    distinct, numbers_of = merge_dictionaries([_dictionary(p.segment) for p in gathered])
     routed: list[bytes] = distinct.to_pylist()
     keys: list[Any] | None = None
     wanted: npt.NDArray[np.bool_] | None = None
@@ -67,7 +87,8 @@ def read_keyed(
         wanted = np.fromiter((key_group_of(k) in key_groups for k in routed), bool, len(routed))
     numbers: list[int] = []
     values: list[Any] = []
-    for (part, decode), mine in zip(gathered, numbers_of, strict=True):
+    inputs = bytearray()
+    for (part, decode, input_), mine in zip(gathered, numbers_of, strict=True):
         assert part.key is not None
         mine_by_row = mine[part.key.indices.to_numpy()]
         columns = part.columns
@@ -77,12 +98,13 @@ def read_keyed(
             columns = [c.take(rows) for c in columns]
         numbers_here = mine_by_row.tolist()
         numbers += numbers_here
-        if part.layout in (Layout.KEY, Layout.TEXT_KEY):
+        inputs += bytes((input_,)) * len(numbers_here)
+        if part.layout in _IN_THEIR_KEYS:
             keys = keys or _decode_keys(gathered, distinct, routed, codec)
             values.extend(map(keys.__getitem__, numbers_here))
         else:
             values.extend(decode(part.layout, columns))
-    return KeyedInput(routed, numbers, values)
+    return KeyedInput(routed, numbers, values, bytes(inputs))
 
 
 def _dictionary(part: SegmentPart) -> pa.Array:
@@ -93,7 +115,7 @@ def _dictionary(part: SegmentPart) -> pa.Array:
 def _decode_keys(
     parts: list[Part], distinct: pa.Array, routed: list[bytes], codec: KeyCodec
 ) -> list[Any]:
-    if all(part.layout is Layout.TEXT_KEY for part, _ in parts):
+    if all(part.segment.layout is Layout.TEXT_KEY for part in parts):
         return decode_plain_texts(distinct)
     return [codec.decode(key_of(key)) for key in routed]
 
@@ -102,11 +124,13 @@ def one_key_after_the_other(given: KeyedInput) -> KeyedInput:
     """Sort records by key, keeping the order within each: what BATCH mode promises."""
     rank = np.empty(len(given.routed_keys), np.int64)
     rank[sorted(range(len(rank)), key=given.routed_keys.__getitem__)] = np.arange(len(rank))
-    order = np.argsort(rank[np.asarray(given.numbers, np.int64)], kind="stable").tolist()
+    sorting = np.argsort(rank[np.asarray(given.numbers, np.int64)], kind="stable")
+    order = sorting.tolist()
     return KeyedInput(
         given.routed_keys,
         list(map(given.numbers.__getitem__, order)),
         list(map(given.values.__getitem__, order)),
+        np.frombuffer(given.inputs, np.uint8)[sorting].tobytes(),
     )
 
 
@@ -130,6 +154,8 @@ class KeyedHead:
             for _ in strides:
                 self._process(islice(pairs, STRIDE))
                 after_stride()
+        elif kind.has_two_inputs:
+            self._run_two_inputs(given, after_stride)
         else:
             push = self._step()
             for _ in strides:
@@ -143,6 +169,42 @@ class KeyedHead:
         value = results = None
         try:
             for states.current, value in pairs:
+                results = process(value, context)
+                if results is not None:
+                    for result in results:
+                        out(result)
+        except StepFailed:
+            raise
+        except (Exception, SystemExit) as error:
+            fail(self._node.name, value, not_iterable(error, results))
+
+    def _run_two_inputs(self, given: KeyedInput, after_stride: Callable[[], None]) -> None:
+        context, function = KeyedRecordContext(self._states), self._node.function
+        is_process = self._node.kind is OperatorKind.KEYED_CO_PROCESS
+        calls: Sequence[Callable[..., Any]] = (
+            (function.process_element1, function.process_element2)
+            if is_process
+            else two_steps(self._node, self._out, context)
+        )
+        called = map(calls.__getitem__, given.inputs)
+        triples = zip(given.numbers, given.values, called, strict=True)
+        for _ in range(0, len(given.numbers), STRIDE):
+            if is_process:
+                self._co_process(islice(triples, STRIDE), context)
+            else:
+                for self._states.current, value, push in islice(triples, STRIDE):
+                    push(value)
+            after_stride()
+
+    def _co_process(
+        self,
+        triples: Iterable[tuple[int, Any, Callable[..., Any]]],
+        context: KeyedRecordContext,
+    ) -> None:
+        states, out = self._states, self._out
+        value = results = None
+        try:
+            for states.current, value, process in triples:
                 results = process(value, context)
                 if results is not None:
                     for result in results:

@@ -61,10 +61,10 @@ class Operators:
         self._operator_states: dict[str, OperatorStates] = {}
         self._opened: dict[str, dict[str, tuple[Any, int]]] = {}
         for node in stage.nodes:
+            states = self.states if node is stage.head else None
+            self._contexts[node.uid] = TaskRuntimeContext(facts(node), states)
             if node.function is not None:
-                states = self.states if node is stage.head else None
                 self._functions.append((node, node.function))
-                self._contexts[node.uid] = TaskRuntimeContext(facts(node), states)
         self._selectors = [(c, c.partitioning.key_selector) for c in stage.outputs]
         self._nodes = {n.id: n for n in stage.nodes}
 
@@ -148,10 +148,7 @@ class Operators:
         return changed
 
     def _contexts_of(self, channel: Channel) -> TaskRuntimeContext:
-        node = self._nodes[channel.source_node]
-        context = self._contexts.get(node.uid)
-        assert context is not None, "every operator that feeds a channel has a function"
-        return context
+        return self._contexts[self._nodes[channel.source_node].uid]
 
 
 def _is_users(node: Node) -> bool:

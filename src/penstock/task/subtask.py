@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.channel.columns import decoder_for
-from penstock.channel.segment import SegmentPart, read_slices
+from penstock.channel.segment import read_slices
 from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
@@ -41,7 +41,7 @@ from penstock.task.chain import Chain
 from penstock.task.context import SubtaskFacts
 from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
-from penstock.task.keyed import STRIDE, KeyedHead, one_key_after_the_other, read_keyed
+from penstock.task.keyed import STRIDE, KeyedHead, Part, one_key_after_the_other, read_keyed
 from penstock.task.layout import Layout
 from penstock.task.messages import (
     Acknowledgement,
@@ -258,12 +258,12 @@ class _Run:
         self, chain: Chain, emitters: Mapping[ChannelId, Emitter], trim: Callable[[], None]
     ) -> None:
         head = self._stage.head
-        if head.kind is not OperatorKind.SOURCE:
-            push = chain.into(head)
-            for part, decode in self._parts():
-                self._push_all(decode(part.layout, part.columns), push, trim)
-            return
         direct = len(self._stage.nodes) == 1 and len(emitters) == 1
+        if head.kind is not OperatorKind.SOURCE:
+            pushes = chain.inputs(head)
+            for part in self._parts():
+                self._push_all(part.values(), pushes[part.input], trim)
+            return
         push = chain.behind(head)
         for chunk in self._source_chunks(head, as_lists=not direct):
             if direct:
@@ -356,13 +356,13 @@ class _Run:
         size = len(mine)
         return KeyGroupRange(mine.start + size * part // of, mine.start + size * (part + 1) // of)
 
-    def _parts(self) -> Iterator[tuple[SegmentPart, Any]]:
+    def _parts(self) -> Iterator[Part]:
         for channel in self._stage.inputs:
             decode = decoder_for(self._task.types[channel.source_node])
             for read in self._work.segments.get(channel.id, ()):
                 path = self._layout.channel(channel.id) / read.name
                 for part in read_slices(path, read.slices):
-                    yield part, decode
+                    yield Part(part, decode, channel.input)
 
 
 class _Phases:

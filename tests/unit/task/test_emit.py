@@ -21,7 +21,7 @@ from penstock.state.keys import KeyCodec
 from penstock.task import emit
 from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed
-from penstock.task.keyed import read_keyed
+from penstock.task.keyed import Part, read_keyed
 
 CONSUMERS = 3
 
@@ -93,7 +93,7 @@ def keyed(
     decode, codec = decoder_for(record_type), KeyCodec(key_type)
     found = []
     for mine in segment.slices if segment else []:
-        given = read_keyed(((p, decode) for p in read_slices(path, mine)), codec, None)
+        given = read_keyed((Part(p, decode) for p in read_slices(path, mine)), codec, None)
         keys = [given.routed_keys[number] for number in given.numbers]
         found.append(list(zip(keys, given.values, strict=True)))
     return found
