@@ -25,6 +25,7 @@ from penstock.errors import UnknownOptionError
 __all__ = [
     "CHANNEL_MAX_BYTES",
     "CHANNEL_MAX_RECORDS",
+    "EXCHANGE",
     "INGESTION_DIR",
     "KNOWN_OPTIONS",
     "MAX_PARALLELISM",
@@ -106,6 +107,13 @@ MICRO_BATCH_MAX_TRIES = ConfigOption(
     3,
     "Tries of one micro-batch before the job fails.",
 )
+EXCHANGE = ConfigOption(
+    "penstock.exchange",
+    choice("auto", "channel", "shuffle"),
+    "auto",
+    "How records get from stage to stage: in files of the work-dir, or by Spark's shuffle; "
+    "auto takes files on one host.",
+)
 CHANNEL_MAX_RECORDS = ConfigOption(
     "penstock.channel.max-records",
     POSITIVE_INTEGER,
@@ -156,6 +164,7 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (
     MICRO_BATCH_MAX_RECORDS,
     MICRO_BATCH_INITIAL_RECORDS,
     MICRO_BATCH_MAX_TRIES,
+    EXCHANGE,
     CHANNEL_MAX_RECORDS,
     CHANNEL_MAX_BYTES,
     WORK_DIR,

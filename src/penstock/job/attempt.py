@@ -24,6 +24,7 @@ from penstock.connectors.source import EnumeratorContext
 from penstock.crash_points import CrashPoint, reach
 from penstock.datastream.functions import CheckpointListener
 from penstock.errors import RestoreMismatchError
+from penstock.graph.groups import Group
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
@@ -52,6 +53,8 @@ class AttemptParts:
     """What an attempt works with; made by the job for each."""
 
     plan: Plan
+    groups: tuple[Group, ...]
+    """The plan's stages as they run together."""
     layout: Layout
     settings: JobSettings
     checkpoints: CheckpointSettings

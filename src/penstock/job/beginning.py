@@ -233,7 +233,8 @@ class Beginning:
         books.kept.remove_leftovers(layout)
         store = books.store(layout.attempt, layout.life)
         reach(CrashPoint.RECOVERY_RESOLVED)
-        submitter = parts.make_submitter(plan, layout)
+        groups = parts.group(plan)
+        submitter = parts.make_submitter(groups, layout)
         held.callback(_quietly, submitter.close)
         held.callback(_quietly, submitter.cancel)
         watch.lap(Part.REDEPLOY)
@@ -249,6 +250,7 @@ class Beginning:
         attempt = Attempt(
             AttemptParts(
                 plan=plan,
+                groups=groups,
                 layout=layout,
                 settings=parts.settings,
                 checkpoints=parts.checkpoints,

@@ -14,6 +14,7 @@ from penstock.checkpoint.journal import EndStatus, Journal, JournalState, StartF
 from penstock.checkpoint.settings import CheckpointSettings, Retention
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import PenstockError
+from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, CheckpointId
 from penstock.job.kept_snapshots import KeptSnapshots
@@ -41,7 +42,9 @@ class JobParts:
     local_dir: HostDir
     fresh: bool
     program: JobFacts
-    make_submitter: Callable[[Plan, Layout], Submitter]
+    group: Callable[[Plan], tuple[Group, ...]]
+    """Says which stages run together; called once per attempt."""
+    make_submitter: Callable[[tuple[Group, ...], Layout], Submitter]
 
 
 class Books:

@@ -58,6 +58,9 @@ _STATUS = {
 MakeSubmitter = Callable[[tuple[Group, ...], str, dict[StageId, bytes]], Submitter]
 """Makes the engine's side of an attempt: its groups, its name, its stages as bytes by id."""
 
+SettleTransport = Callable[[Transport | None], Transport]
+"""Says how records travel if the user says this, or nothing; called before a submitter is made."""
+
 _started_here: weakref.WeakValueDictionary[Path, LaunchedJob] = weakref.WeakValueDictionary()
 """The jobs of this process by directory: the lease tells only processes apart.
 
@@ -66,7 +69,11 @@ A job that runs is held by its threads.
 
 
 def launch(
-    plan: Plan, configuration: Configuration, batch_mode: bool, make_submitter: MakeSubmitter
+    plan: Plan,
+    configuration: Configuration,
+    batch_mode: bool,
+    make_submitter: MakeSubmitter,
+    settle_transport: SettleTransport = lambda wanted: wanted or Transport.CHANNEL,
 ) -> LaunchedJob:
     """Start a plan and return at once; a job that died goes on from its newest checkpoint.
 
@@ -91,22 +98,36 @@ def launch(
             plan.job_name,
         )
 
-    def tasks(plan: Plan, layout: Layout) -> dict[StageId, bytes]:
-        types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
+    def tasks(groups: tuple[Group, ...], layout: Layout) -> dict[StageId, bytes]:
+        types = {n.id: n.output_type for g in groups for s in g.stages for n in s.nodes}
         return {
             stage.id: ship(
-                StageTask(stage, layout, settings.backend, batch_mode, settings.parameters, types)
+                StageTask(
+                    stage=stage,
+                    layout=layout,
+                    backend=settings.backend,
+                    batch_mode=batch_mode,
+                    parameters=settings.parameters,
+                    types=types,
+                    inner=group.inner,
+                )
             )
-            for stage in plan.stages
+            for group in groups
+            for stage in group.stages
         }
 
-    def submitter(plan: Plan, layout: Layout) -> Submitter:
+    def group(plan: Plan) -> tuple[Group, ...]:
+        return group_stages(plan, settle_transport(settings.transport))
+
+    def submitter(groups: tuple[Group, ...], layout: Layout) -> Submitter:
         name = f"{key}-{layout.attempt}-{os.urandom(3).hex()}"
-        groups = group_stages(plan, Transport.CHANNEL)
-        return make_submitter(groups, name, tasks(plan, layout))
+        return make_submitter(groups, name, tasks(groups, layout))
 
     # What cannot be shipped is refused before the journal says that the job was started.
-    tasks(plan, Layout(work_dir, local_dir, AttemptId("none"), job_dir.path, key))
+    tasks(
+        group_stages(plan, Transport.CHANNEL),
+        Layout(work_dir, local_dir, AttemptId("none"), job_dir.path, key),
+    )
     program = JobFacts(plan.job_name, time.time(), sys.argv[0] or None, sys.argv[1:])
     run = JobRun(
         JobParts(
@@ -119,6 +140,7 @@ def launch(
             local_dir=local_dir,
             fresh=_begins_fresh(configuration, job_dir),
             program=program,
+            group=group,
             make_submitter=submitter,
         )
     )

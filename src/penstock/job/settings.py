@@ -12,6 +12,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.known_options import (
     CHANNEL_MAX_BYTES,
     CHANNEL_MAX_RECORDS,
+    EXCHANGE,
     INGESTION_DIR,
     MICRO_BATCH_INITIAL_RECORDS,
     MICRO_BATCH_MAX_RECORDS,
@@ -23,6 +24,7 @@ from penstock.common.known_options import (
     STATE_LOCAL_DIR,
     WORK_DIR,
 )
+from penstock.graph.groups import Transport
 from penstock.job.sizing import SizeLimits
 
 
@@ -32,6 +34,8 @@ class JobSettings:
 
     sizes: SizeLimits
     bounds: Bounds
+    transport: Transport | None
+    """None leaves it to the engine."""
     max_tries: int
     poll_seconds: float
     backend: str
@@ -61,6 +65,7 @@ def read_settings(
         bounds=Bounds(
             read(configuration, CHANNEL_MAX_RECORDS), read(configuration, CHANNEL_MAX_BYTES)
         ),
+        transport=_transport(read(configuration, EXCHANGE), batch_mode),
         max_tries=read(configuration, MICRO_BATCH_MAX_TRIES),
         poll_seconds=read(configuration, SOURCE_POLL_INTERVAL).total_seconds(),
         backend=read(configuration, STATE_BACKEND),
@@ -73,6 +78,13 @@ def read_settings(
         synchronous_snapshots=checkpoints.synchronous,
         parameters={key: str(configuration.get(key)) for key in configuration.key_set()},
     )
+
+
+def _transport(exchange: str, batch_mode: bool) -> Transport | None:
+    # In BATCH mode a stage begins when the one before it has come to its end.
+    if batch_mode:
+        return Transport.CHANNEL
+    return None if exchange == "auto" else Transport(exchange)
 
 
 def _path(text: str | None) -> Path | None:

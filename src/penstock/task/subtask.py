@@ -62,6 +62,8 @@ class StageTask:
     parameters: Mapping[str, str]
     types: Mapping[int, Any]
     """Output types by node id, for the inputs of this stage too."""
+    inner: frozenset[ChannelId] = frozenset()
+    """The channels of its group, whose records the engine carries."""
 
 
 @dataclass(frozen=True, slots=True)
