@@ -43,6 +43,7 @@ from penstock.ids import AttemptId, CheckpointId
 logger = logging.getLogger("penstock.checkpoint")
 
 _RESERVED_AT_ONCE = 10
+_WORTH_A_SECOND_LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,13 @@ class CheckpointStore:
             self._journal.append(CommitsDone(checkpoint, self._attempt, time.time()))
 
     def note(self, pending: PendingCheckpoint) -> None:
-        """Write down how far a checkpoint has come, for those who look now; as `record`."""
+        """Write down how far a checkpoint has come, for those who look now; as `record`.
+
+        Called at its trigger and at every acknowledgement but the last; what is over in a moment
+        is written down once.
+        """
+        if pending.acknowledged and time.time() - pending.triggered < _WORTH_A_SECOND_LOOK_S:
+            return
         self._record(pending, RecordStatus.PENDING, None, None)
 
     def record(

@@ -12,12 +12,13 @@ from penstock.checkpoint.history import (
     CheckpointRecord,
     ExceptionRecord,
     History,
+    OperatorRecord,
     RecordStatus,
     Recovery,
 )
 from penstock.checkpoint.job_dir import JobDir, PlannedStep
 from penstock.cli.figures import clock, duration, size
-from penstock.cli.overview import JobOverview, is_savepoint, overview
+from penstock.cli.overview import JobOverview, Status, is_savepoint, overview
 from penstock.cli.settings import directory_option, echo_json, job_at, json_option
 from penstock.cli.tables import table
 
@@ -28,13 +29,17 @@ _HEADS = (
     "ID",
     "STATUS",
     "KIND",
+    "BARRIERS",
     "ACKNOWLEDGED",
     "TRIGGER TIME",
     "END TO END",
+    "HELD",
+    "IN FLIGHT",
     "NEW SIZE",
     "FULL SIZE",
 )
-_NUMBERS = ("ID", "ACKNOWLEDGED", "END TO END", "NEW SIZE", "FULL SIZE")
+_TEXTS = ("STATUS", "KIND", "BARRIERS", "TRIGGER TIME")
+_NUMBERS = tuple(head for head in _HEADS if head not in _TEXTS)
 _SUBTASK_HEADS = (
     "SUBTASK",
     "ACKNOWLEDGED",
@@ -42,10 +47,12 @@ _SUBTASK_HEADS = (
     "ALIGNMENT",
     "SYNC",
     "ASYNC",
-    "BYTES HELD",
+    "HELD",
+    "IN FLIGHT",
     "NEW SIZE",
     "FULL SIZE",
 )
+_CHANNEL_HEADS = ("INPUT", "FROM", "HELD", "IN FLIGHT", "RECORDS IN FLIGHT")
 
 
 class JobHistory(msgspec.Struct, frozen=True):
@@ -80,19 +87,21 @@ def checkpoints(
     """
     place, given = job_at(job, defines, config, directory)
     history = History(place.storage)
+    job_now = overview(place, given.heartbeat_timeout_s, time.time())
     if checkpoint is not None:
         record = history.checkpoint(checkpoint)
         if record is None:
             message = f"nothing is known of checkpoint {checkpoint} of job {place.key}"
             raise click.ClickException(message)
+        record = _as_it_stands(record, job_now)
         if as_json:
             echo_json(record)
         else:
-            click.echo(_one(record))
+            click.echo(_one(record, _steps(place)))
         return
     facts = JobHistory(
-        overview(place, given.heartbeat_timeout_s, time.time()),
-        history.checkpoints()[::-1],
+        job_now,
+        [_as_it_stands(record, job_now) for record in history.checkpoints()[::-1]],
         history.recoveries()[::-1],
         history.exceptions()[::-1],
     )
@@ -100,6 +109,16 @@ def checkpoints(
         echo_json(facts)
     else:
         click.echo(_all(facts, _steps(place), last))
+
+
+def _as_it_stands(record: CheckpointRecord, job: JobOverview) -> CheckpointRecord:
+    """Return a record as one that failed if it is pending and nobody will ever complete it."""
+    if record.status is not RecordStatus.PENDING:
+        return record
+    if job.status is Status.RUNNING and record.attempt == job.attempt:
+        return msgspec.structs.replace(record, duration_s=max(0.0, time.time() - record.triggered))
+    failure = f"attempt {record.attempt} ended before it was complete"
+    return msgspec.structs.replace(record, status=RecordStatus.FAILED, failure=failure)
 
 
 def _steps(place: JobDir) -> list[PlannedStep]:
@@ -137,9 +156,12 @@ def _row(record: CheckpointRecord, steps: list[PlannedStep]) -> tuple[str, ...]:
         str(record.id),
         record.status,
         record.kind,
+        record.barriers,
         _acknowledged(record, steps),
         clock(record.triggered),
         duration(record.duration_s),
+        size(record.bytes_held),
+        size(record.in_flight_bytes),
         size(record.new_bytes) if completed else "-",
         size(record.full_bytes) if completed else "-",
     )
@@ -158,10 +180,11 @@ def _acknowledged(record: CheckpointRecord, steps: list[PlannedStep]) -> str:
 
 def _latest(facts: JobHistory) -> list[str]:
     records = facts.checkpoints
+    pending = [r for r in records if r.status is RecordStatus.PENDING]
     completed = next((r for r in records if _is_completed(r) and not is_savepoint(r)), None)
     failed = next((r for r in records if r.status is RecordStatus.FAILED), None)
     savepoint = next((r for r in records if _is_completed(r) and is_savepoint(r)), None)
-    lines = []
+    lines = [f"pending            {p.id}, {clock(p.triggered)}" for p in pending]
     if completed is not None:
         lines.append(f"latest completed   {_where(completed)}")
     if failed is not None:
@@ -211,16 +234,22 @@ def _times(number: int, what: str) -> str:
 # -- one checkpoint -----------------------------------------------------------------------------
 
 
-def _one(record: CheckpointRecord) -> str:
+def _one(record: CheckpointRecord, steps: list[PlannedStep]) -> str:
+    is_pending = record.status is RecordStatus.PENDING
+    took = f"{'has taken' if is_pending else 'took'} {duration(record.duration_s)}"
     lines = [
         f"checkpoint {record.id}: {record.status}, {record.kind}, attempt {record.attempt}",
-        f"triggered {clock(record.triggered)}, took {duration(record.duration_s)}",
+        f"triggered {clock(record.triggered)}, {took}, barriers {record.barriers}",
     ]
+    if is_pending:
+        lines.append(f"acknowledged by {_acknowledged(record, steps)} subtasks")
     if record.failure is not None:
         lines.append(record.failure)
     if record.path is not None:
         full, new = size(record.full_bytes), size(record.new_bytes)
-        lines += [f"{full} in all, {new} of them new", record.path]
+        in_flight = record.in_flight_bytes
+        overtaken = f", {size(in_flight)} in flight" if in_flight else ""
+        lines += [f"{full} in all, {new} of them new{overtaken}", record.path]
     for operator in record.operators:
         if not operator.stats:
             continue  # chained behind another one, and counted with it
@@ -233,6 +262,7 @@ def _one(record: CheckpointRecord) -> str:
                 duration(stats.sync_s),
                 duration(stats.async_s),
                 size(stats.bytes_held),
+                size(stats.in_flight_bytes),
                 size(stats.new_bytes),
                 size(stats.full_bytes),
             )
@@ -242,6 +272,7 @@ def _one(record: CheckpointRecord) -> str:
             "",
             f"{operator.name}  [{operator.uid}]",
             table(_SUBTASK_HEADS, rows, numbers=_SUBTASK_HEADS, indent="  "),
+            *_channels(operator),
         ]
     if record.story:
         lines += ["", "what happened"]
@@ -256,3 +287,20 @@ def _one(record: CheckpointRecord) -> str:
         shown = table(("AFTER", "WHERE", "WHAT"), rows_of_story, numbers=("AFTER",), indent="  ")
         lines.append(shown)
     return "\n".join(lines)
+
+
+def _channels(operator: OperatorRecord) -> list[str]:
+    if not operator.channels:
+        return []
+    rows = [
+        (
+            str(channel.input),
+            channel.producer_name,
+            size(channel.bytes_held),
+            size(channel.in_flight_bytes),
+            f"{channel.in_flight_records:,}",
+        )
+        for channel in operator.channels
+    ]
+    numbers = [head for head in _CHANNEL_HEADS if head != "FROM"]
+    return [table(_CHANNEL_HEADS, rows, numbers=numbers, indent="  ")]

@@ -10,7 +10,13 @@ import click
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.figures import clock, duration, size
 from penstock.cli.settings import echo_json, json_option
-from penstock.cli.snapshot_facts import METADATA, Inspection, OperatorFacts, inspect
+from penstock.cli.snapshot_facts import (
+    METADATA,
+    InFlightFacts,
+    Inspection,
+    OperatorFacts,
+    inspect,
+)
 from penstock.cli.tables import table
 
 __all__ = ["inspect_snapshot"]
@@ -77,11 +83,19 @@ def _operator(operator: OperatorFacts) -> list[str]:
         lines.append(f"  to commit  {operator.committables}")
     if operator.backend is not None:
         lines.append(f"  backend    {operator.backend}, keys of type {operator.key_type}")
+    lines += [f"  in flight  {_in_flight(channel)}" for channel in operator.in_flight]
     rows = _state_rows(operator)
     if rows:
         shown = table(_HEADS, rows, numbers=("SUBTASK", "ENTRIES", "SIZE"), indent="  ")
         lines.append(shown)
     return lines
+
+
+def _in_flight(channel: InFlightFacts) -> str:
+    return (
+        f"input {channel.input} from {channel.producer_name}: {channel.start} to {channel.end} of "
+        f"attempt {channel.attempt}, {channel.records:,} records, {size(channel.bytes)}"
+    )
 
 
 def _state_rows(operator: OperatorFacts) -> list[tuple[str, ...]]:

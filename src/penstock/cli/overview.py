@@ -62,8 +62,10 @@ class JobOverview(msgspec.Struct, frozen=True):
     path: str
     driver: DriverFacts | None
     attempts: int
+    attempt: str | None
+    """The newest one."""
     started: float | None
-    """When its newest attempt was."""
+    """When that was."""
     last_checkpoint: LastCheckpoint | None
 
 
@@ -102,6 +104,7 @@ def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview
         path=str(job.path),
         driver=None if owner is None else DriverFacts(owner.host, owner.pid, owner.beat),
         attempts=0 if state is None else state.attempts_so_far,
+        attempt=None if last is None else last.attempt,
         started=None if last is None else last.time,
         last_checkpoint=_last_checkpoint(History(job.storage)),
     )

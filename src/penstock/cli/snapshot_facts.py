@@ -8,7 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.checkpoint.metadata import OperatorSnapshot
+from penstock.checkpoint.channel_files import prove_segment
+from penstock.checkpoint.metadata import (
+    ChannelState,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    in_flight_file,
+)
 from penstock.checkpoint.metadata_codec import decode_metadata
 from penstock.errors import CorruptStateError
 from penstock.ids import OperatorUid
@@ -25,6 +31,7 @@ from penstock.task.layout import file_name
 __all__ = [
     "METADATA",
     "Damage",
+    "InFlightFacts",
     "Inspection",
     "ListFacts",
     "OperatorFacts",
@@ -74,6 +81,26 @@ class SubtaskFacts(msgspec.Struct, frozen=True):
     lists: list[ListFacts] = []
 
 
+class InFlightFacts(msgspec.Struct, frozen=True):
+    """What a barrier had overtaken in one input: the records of a range of the channel's log."""
+
+    producer: str
+    producer_name: str
+    input: int
+    ordinal: int
+    """Its number among the channels between the same two operators."""
+    attempt: str
+    """Whose log it was."""
+    start: int
+    end: int
+    """Where in the log the stage stood, and where the barrier."""
+    micro_batches: int
+    """With records, of the producer, in between."""
+    records: int
+    files: int
+    bytes: int
+
+
 class OperatorFacts(msgspec.Struct, frozen=True):
     """One operator."""
 
@@ -92,6 +119,8 @@ class OperatorFacts(msgspec.Struct, frozen=True):
     committables: int | None
     """Of a sink: what waits to be committed."""
     subtasks: list[SubtaskFacts]
+    in_flight: list[InFlightFacts]
+    """By input; nothing of an aligned checkpoint."""
 
 
 class Inspection(msgspec.Struct, frozen=True):
@@ -128,7 +157,7 @@ def inspect(path: Path, *, with_files: bool = True) -> Inspection:
     data = (directory / METADATA).read_bytes()
     metadata = decode_metadata(data, str(directory / METADATA))
     with tempfile.TemporaryDirectory(prefix="penstock-inspect-") as scratch:
-        reader = _Reader(directory, Path(scratch), with_files=with_files)
+        reader = _Reader(metadata, directory, Path(scratch), with_files=with_files)
         operators = [reader.operator(operator) for operator in metadata.operators]
     sizes = [size for operator in metadata.operators for size in _file_sizes(operator)]
     return Inspection(
@@ -154,11 +183,15 @@ def _file_sizes(operator: OperatorSnapshot) -> list[int]:
     return [
         *(file.size for ref in operator.keyed for file in ref.files),
         *(file.size for file in operator.savepoint),
+        *(segment.size for state in operator.in_flight for e in state.entries for segment in e),
     ]
 
 
 class _Reader:
-    def __init__(self, directory: Path, scratch: Path, *, with_files: bool) -> None:
+    def __init__(
+        self, metadata: CheckpointMetadata, directory: Path, scratch: Path, *, with_files: bool
+    ) -> None:
+        self._names = {operator.uid: operator.name for operator in metadata.operators}
         self._directory = directory
         self._scratch = scratch
         self._with_files = with_files
@@ -179,6 +212,29 @@ class _Reader:
             finished=source is not None and source.finished,
             committables=None if sink is None else len(sink.committables),
             subtasks=list(self._subtasks(operator)),
+            in_flight=[self._in_flight(operator, state) for state in operator.in_flight],
+        )
+
+    def _in_flight(self, operator: OperatorSnapshot, state: ChannelState) -> InFlightFacts:
+        segments = [segment for entry in state.entries for segment in entry]
+        for segment in segments if self._with_files else ():
+            path = self._directory / in_flight_file(operator.uid, state, segment)
+            try:
+                prove_segment(path, segment)
+            except CorruptStateError as error:
+                self.damage.append(Damage(error.path, error.reason))
+        return InFlightFacts(
+            producer=state.producer,
+            producer_name=self._names.get(state.producer, state.producer),
+            input=state.input,
+            ordinal=state.ordinal,
+            attempt=state.attempt,
+            start=state.start,
+            end=state.end,
+            micro_batches=len(state.entries),
+            records=sum(segment.rows for segment in segments),
+            files=len(segments),
+            bytes=sum(segment.size for segment in segments),
         )
 
     def _subtasks(self, operator: OperatorSnapshot) -> Iterator[SubtaskFacts]:

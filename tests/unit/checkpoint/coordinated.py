@@ -11,7 +11,7 @@ from typing import Any
 from penstock.checkpoint.commits import CommitLane
 from penstock.checkpoint.coordinator import Coordinator, StageFacts
 from penstock.checkpoint.file_keeper import FileKeeper
-from penstock.checkpoint.history import CheckpointRecord, History
+from penstock.checkpoint.history import CheckpointRecord, History, RecordStatus
 from penstock.checkpoint.job_dir import JobDir
 from penstock.checkpoint.journal import AttemptStarted, Journal, JournalEntry
 from penstock.checkpoint.metadata import (
@@ -168,7 +168,7 @@ class World:
     def over(self, checkpoint: CheckpointId) -> None:
         """Wait until a checkpoint is complete or aborted, and written down as that."""
         eventually(lambda: checkpoint not in self.coordinator.live)
-        eventually(lambda: self.record(checkpoint) is not None)
+        eventually(lambda: self.is_written_down(checkpoint))
 
     def all_end(self) -> None:
         for stage in STAGES:
@@ -181,6 +181,10 @@ class World:
 
     def record(self, checkpoint: CheckpointId) -> CheckpointRecord | None:
         return self.history.checkpoint(checkpoint)
+
+    def is_written_down(self, checkpoint: CheckpointId) -> bool:
+        record = self.record(checkpoint)
+        return record is not None and record.status is not RecordStatus.PENDING
 
     def metadata(self, path: Path) -> CheckpointMetadata:
         return decode_metadata((path / "_metadata").read_bytes(), str(path))

@@ -17,6 +17,7 @@ from penstock.checkpoint.journal import (
     CommitsStarted,
 )
 from penstock.checkpoint.store import Completed
+from penstock.checkpoint.story import StoryEvent
 from penstock.errors import (
     CheckpointFailedError,
     CommitFailedError,
@@ -153,6 +154,22 @@ def test_the_story_of_a_checkpoint_is_kept_in_order(tmp_path: Path) -> None:
             ("acknowledged", "numbers"),
         ]
         assert told[4] == ("completed", None)
+
+
+def test_a_checkpoint_under_way_can_be_looked_at(tmp_path: Path) -> None:
+    with World(tmp_path) as world:
+        asked(world)
+        n = world.triggered()
+        eventually(lambda: world.record(n) is not None)
+        record = world.record(n)
+        assert record is not None
+        assert (record.status, record.operators) == (RecordStatus.PENDING, [])
+        assert [line.event for line in record.story] == [StoryEvent.TRIGGERED]
+        world.acknowledge(n)
+        world.over(n)
+        record = world.record(n)
+        assert record is not None
+        assert record.status is RecordStatus.COMPLETED
 
 
 def test_functions_that_listen_are_told_once(tmp_path: Path) -> None:

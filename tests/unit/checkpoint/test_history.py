@@ -12,7 +12,7 @@ from penstock.checkpoint.history import (
     RecordStatus,
     Recovery,
 )
-from penstock.checkpoint.metadata import SubtaskStats
+from penstock.checkpoint.metadata import ChannelStats, SubtaskStats
 from penstock.checkpoint.storage import LocalStorage
 from penstock.checkpoint.story import Story, StoryEvent, StoryLine
 from penstock.ids import CheckpointId
@@ -81,9 +81,10 @@ def test_lines_given_out_do_not_change_any_more() -> None:
 def test_a_record_survives_the_driver(tmp_path: Path) -> None:
     whole = CheckpointRecord(
         7, "savepoint", RecordStatus.FAILED, "a2", 1.0, 2.0, 3, 4,
-        [OperatorRecord("u", "map", [SubtaskStats(1.0), SubtaskStats(2.0)])],
+        [OperatorRecord("u", "map", [SubtaskStats(1.0)], [ChannelStats("s", "src", 0, 1, 2, 3)])],
         "/chk-7", "it took too long",
         [StoryLine(1.0, StoryEvent.ABORTED, "map", "late"), StoryLine(2.0, StoryEvent.NOTIFIED)],
+        "unaligned", 5, 6,
     )  # fmt: skip
     History(LocalStorage(tmp_path)).write(whole)
     assert History(LocalStorage(tmp_path)).checkpoint(7) == whole
@@ -101,6 +102,25 @@ def test_the_newest_records_are_kept(history: History) -> None:
         history.write(record(n))
     assert [r.id for r in history.checkpoints()] == [10, 11, 12]
     assert history.checkpoint(9) is None
+
+
+def test_none_is_kept_if_none_is_to_be_kept(tmp_path: Path) -> None:
+    history = History(LocalStorage(tmp_path), 0, 0, 0)
+    history.write(record(1))
+    history.add_recovery(recovery(1))
+    history.add_exception(failure(1))
+    assert (history.checkpoints(), history.recoveries(), history.exceptions()) == ([], [], [])
+
+
+def test_a_record_of_an_older_version_is_read(history: History, tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "000000000001.json").write_text(
+        '{"id":1,"kind":"periodic","status":"COMPLETED","attempt":"a1","triggered":1.0,'
+        '"operators":[{"uid":"u","name":"map","stats":[{"start_delay_s":1.0}]}]}'
+    )
+    (found,) = history.checkpoints()
+    assert (found.barriers, found.bytes_held, found.in_flight_bytes) == ("aligned", 0, 0)
+    assert found.operators[0].channels == []
 
 
 def test_a_damaged_record_is_left_out(history: History, tmp_path: Path) -> None:

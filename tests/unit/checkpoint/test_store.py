@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint.cut import Passing
 from penstock.checkpoint.decider import Request, RequestKind
+from penstock.checkpoint.history import RecordStatus
 from penstock.checkpoint.journal import (
     AttemptStarted,
     CheckpointDiscarded,
     CheckpointIdsReserved,
     Journal,
 )
-from penstock.checkpoint.metadata import OperatorSnapshot
+from penstock.checkpoint.metadata import ChannelStats, OperatorSnapshot, SubtaskStats
 from penstock.checkpoint.pending import Answer, PendingCheckpoint, StageSnapshot
 from penstock.checkpoint.store import Completed
 from penstock.checkpoint.story import Story
@@ -150,6 +153,34 @@ def test_a_history_that_cannot_be_written_fails_nobody(tmp_path: Path) -> None:
     world = World(tmp_path)
     (world.dir.path / "history").write_text("in the way")
     world.store.record(pending(1), None, "expired")
+
+
+def test_what_barriers_held_up_and_overtook_is_added_up_in_the_record(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    stats = [SubtaskStats(bytes_held=5, in_flight_bytes=3), SubtaskStats(bytes_held=2)]
+    channels = [ChannelStats("src", "Source", 0, 7, 3, 1)]
+    checkpoint = pending(1)
+    checkpoint.passing = Passing.UNALIGNED
+    operator = OperatorSnapshot("c", "c", "map", 2, 128, 1, stats=stats, channels=channels)
+    checkpoint.acknowledge(StageId(0), StageSnapshot([operator], []))
+    world.store.record(checkpoint, None, "expired")
+    record = world.history.checkpoint(1)
+    assert record is not None
+    assert (record.barriers, record.bytes_held, record.in_flight_bytes) == ("unaligned", 7, 3)
+    assert record.operators[0].channels == channels
+
+
+def test_a_long_checkpoint_is_noted_again_with_who_has_acknowledged(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    long, short = pending(1), pending(2)
+    short.triggered = time.time()
+    for checkpoint in (long, short):
+        world.store.note(checkpoint)
+        checkpoint.acknowledge(StageId(0), StageSnapshot([OPERATOR], []))
+        world.store.note(checkpoint)
+    records = world.history.checkpoints()
+    assert [r.status for r in records] == [RecordStatus.PENDING] * 2
+    assert [len(r.operators) for r in records] == [1, 0]
 
 
 # -- a checkpoint under way ---------------------------------------------------------------------

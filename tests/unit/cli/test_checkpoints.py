@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from penstock.channel.columns import Layout
+from penstock.channel.segment import SegmentWriter
 from penstock.checkpoint.history import (
     CheckpointRecord,
     ExceptionRecord,
@@ -15,11 +20,28 @@ from penstock.checkpoint.history import (
     Recovery,
 )
 from penstock.checkpoint.job_dir import JobDir, JobFacts, PlannedStep
-from penstock.checkpoint.metadata import SubtaskStats
+from penstock.checkpoint.journal import AttemptStarted, Journal
+from penstock.checkpoint.metadata import (
+    ChannelState,
+    ChannelStats,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SubtaskStats,
+    in_flight_file,
+)
+from penstock.checkpoint.metadata_codec import encode_metadata
 from penstock.checkpoint.story import StoryEvent, StoryLine
-from tests.unit.cli.jobs_by_hand import end, endless_job, job_by_hand, json_of, penstock
+from tests.unit.cli.jobs_by_hand import (
+    driven_by,
+    end,
+    endless_job,
+    job_by_hand,
+    json_of,
+    penstock,
+)
 
 STATS = SubtaskStats(0.5, 0.25, 0.001, 1.5, 1003.0, 2048, 100, 5000)
+OVERTAKEN = SubtaskStats(0.5, 0.0, 0.001, 1.5, 1003.0, 0, 100, 5000, 3072, unaligned=True)
 
 
 @pytest.fixture
@@ -71,14 +93,14 @@ def test_checkpoints_are_listed_as_in_flinks_web_page_newest_first(
     assert lines[0] == "job 'count' (count): SUSPENDED, 1 attempt"
     assert lines[2].split("  ")[0] == "ID"
     cells = [line.split() for line in lines[3:7]]
-    assert [(c[0], c[1], c[2], c[3]) for c in cells] == [
+    assert [(c[0], c[1], c[2], c[4]) for c in cells] == [
         ("4", "COMPLETED", "final", "5/5"),
         ("3", "COMPLETED", "savepoint", "5/5"),
         ("2", "FAILED", "periodic", "2/5"),
         ("1", "COMPLETED", "periodic", "5/5"),
     ]
-    assert lines[6].endswith("3.0 s     200 B    9.77 KB")
-    assert lines[5].endswith("1 min 0 s         -          -")
+    assert lines[6].endswith("3.0 s   0 B        0 B     200 B    9.77 KB")
+    assert lines[5].endswith("1 min 0 s   0 B        0 B         -          -")
 
 
 def test_the_latest_of_each_kind_are_told_with_restores_and_exceptions(
@@ -120,7 +142,9 @@ def test_one_checkpoint_is_told_subtask_by_subtask_with_its_story(
     assert text.startswith("checkpoint 1: COMPLETED, periodic, attempt a1\n")
     assert "9.77 KB in all, 200 B of them new" in text
     (row,) = (line.split() for line in text.splitlines() if line.startswith("        0"))
-    assert " ".join(row) == "0 +3.0 s 500 ms 250 ms 1 ms 1.5 s 2 KB 100 B 4.88 KB"
+    assert " ".join(row) == "0 +3.0 s 500 ms 250 ms 1 ms 1.5 s 2 KB 0 B 100 B 4.88 KB"
+    assert "took 3.0 s, barriers aligned" in text
+    assert "INPUT" not in text  # nothing is known of its channels
     assert "Source  [src]" in text
     assert "Count  [cnt]" not in text  # it is chained, and has no figures of its own
     assert "   +0 ms  coordinator  triggered: periodic" in text
@@ -142,6 +166,114 @@ def test_machines_get_all_of_it(job: JobDir, tmp_path: Path) -> None:
     assert facts["exceptions"][0]["traceback"] == "Traceback …"
     one = json_of(penstock("checkpoints", "count", "1", "--dir", tmp_path, "--json"))
     assert one["operators"][0]["stats"][0]["start_delay_s"] == 0.5
+
+
+# -- barriers that overtook ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def overtaken(job: JobDir) -> History:
+    channels = [
+        ChannelStats("src", "Source", 0, 0, 3072, 1234),
+        ChannelStats("other", "Other", 1, 512, 0, 0),
+    ]
+    history = History(job.storage)
+    history.write(
+        CheckpointRecord(
+            5,
+            "periodic",
+            RecordStatus.COMPLETED,
+            "a1",
+            1000.0,
+            3.0,
+            9000,
+            10_000,
+            [OperatorRecord("cnt", "Count", [OVERTAKEN], channels)],
+            str(job.chk(5)),
+            barriers="unaligned",
+            bytes_held=512,
+            in_flight_bytes=3072,
+        )
+    )
+    return history
+
+
+def test_it_is_told_how_barriers_were_passed_and_what_they_overtook(
+    overtaken: History, tmp_path: Path
+) -> None:
+    lines = penstock("checkpoints", "count", "--dir", tmp_path).stdout.splitlines()
+    heads = " ".join(lines[2].split())
+    assert heads == (
+        "ID STATUS KIND BARRIERS ACKNOWLEDGED TRIGGER TIME END TO END HELD IN FLIGHT NEW SIZE "
+        "FULL SIZE"
+    )
+    assert lines[3].split()[:4] == ["5", "COMPLETED", "periodic", "unaligned"]
+    assert lines[3].endswith("3.0 s  512 B       3 KB   8.79 KB    9.77 KB")
+
+
+def test_one_checkpoint_is_told_channel_by_channel(overtaken: History, tmp_path: Path) -> None:
+    text = penstock("checkpoints", "count", "5", "--dir", tmp_path).stdout
+    assert "took 3.0 s, barriers unaligned" in text
+    assert "9.77 KB in all, 8.79 KB of them new, 3 KB in flight" in text
+    channels = text.split("RECORDS IN FLIGHT\n")[1].splitlines()
+    assert [" ".join(line.split()) for line in channels] == [
+        "0 Source 0 B 3 KB 1,234",
+        "1 Other 512 B 0 B 0",
+    ]
+
+
+def test_machines_get_the_channels_too(overtaken: History, tmp_path: Path) -> None:
+    one = json_of(penstock("checkpoints", "count", "5", "--dir", tmp_path, "--json"))
+    assert (one["barriers"], one["bytes_held"], one["in_flight_bytes"]) == ("unaligned", 512, 3072)
+    assert one["operators"][0]["stats"][0]["unaligned"]
+    assert one["operators"][0]["channels"][0] == {
+        "producer": "src",
+        "producer_name": "Source",
+        "input": 0,
+        "bytes_held": 0,
+        "in_flight_bytes": 3072,
+        "in_flight_records": 1234,
+    }
+
+
+# -- pending ones -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(job: JobDir) -> JobDir:
+    operators = [OperatorRecord("src", "Source", [STATS, STATS])]
+    History(job.storage).write(
+        CheckpointRecord(
+            6, "periodic", RecordStatus.PENDING, "a1", time.time() - 90, operators=operators
+        )
+    )
+    return job
+
+
+def test_a_checkpoint_under_way_shows_how_far_it_has_come(begun: JobDir, tmp_path: Path) -> None:
+    driven_by(begun, os.getpid())
+    text = penstock("checkpoints", "count", "--dir", tmp_path).stdout
+    row = next(line.split() for line in text.splitlines() if line.startswith(" 6"))
+    assert row[:5] == ["6", "PENDING", "periodic", "aligned", "2/5"]
+    assert "1 min 30 s" in text
+    assert "pending            6, " in text
+    one = penstock("checkpoints", "count", "6", "--dir", tmp_path).stdout
+    assert "has taken 1 min 30 s" in one
+    assert "acknowledged by 2/5 subtasks" in one
+
+
+def test_a_checkpoint_that_nobody_will_complete_has_failed(begun: JobDir, tmp_path: Path) -> None:
+    facts = json_of(penstock("checkpoints", "count", "--dir", tmp_path, "--json"))
+    newest = facts["checkpoints"][0]
+    assert (newest["id"], newest["status"]) == (6, "FAILED")
+    assert newest["failure"] == "attempt a1 ended before it was complete"
+    # The job runs again, and this is not what its new attempt works on.
+    journal = Journal(begun.storage, begun.key)
+    journal.state()
+    journal.append(AttemptStarted("a2", 1_100.0, "somewhere", 1))
+    driven_by(begun, os.getpid())
+    one = json_of(penstock("checkpoints", "count", "6", "--dir", tmp_path, "--json"))
+    assert one["status"] == "FAILED"
 
 
 # -- inspect ------------------------------------------------------------------------------------
@@ -250,6 +382,73 @@ def test_every_damaged_file_of_a_checkpoint_is_named(checkpoint: Path) -> None:
         file for file in files if f"  {file}: it has {file.stat().st_size} bytes" in result.stdout
     ]
     assert len(named) == facts["files"] > 0
+
+
+@pytest.fixture
+def with_records(tmp_path: Path) -> tuple[Path, Path]:
+    """A checkpoint with records in flight, and the file they are in."""
+    writer = SegmentWriter(tmp_path / "written.arrow", 2)
+    writer.write(1, (Layout.SCALAR, [pa.array(range(1500))]))
+    segment = writer.finish()
+    assert segment is not None
+    state = ChannelState(
+        producer="src",
+        input=1,
+        ordinal=0,
+        exchange="hash",
+        parallelism=2,
+        type="LONG",
+        attempt="a1",
+        start=3,
+        end=5,
+        entries=[[segment]],
+    )
+    operators = [
+        OperatorSnapshot("src", "Source", "source", 2, 128, 1),
+        OperatorSnapshot("cnt", "Count", "keyed_process", 2, 128, 1, in_flight=[state]),
+    ]
+    metadata = CheckpointMetadata(
+        "count", "count", "a1", 7, "checkpoint", 1000.0, 1001.0, "0", operators
+    )
+    checkpoint = tmp_path / "chk-7"
+    file = checkpoint / in_flight_file("cnt", state, segment)
+    file.parent.mkdir(parents=True)
+    (tmp_path / "written.arrow").rename(file)
+    (checkpoint / "_metadata").write_bytes(encode_metadata(metadata))
+    return checkpoint, file
+
+
+def test_records_in_flight_are_shown_by_channel_with_their_range(
+    with_records: tuple[Path, Path],
+) -> None:
+    checkpoint, file = with_records
+    size = file.stat().st_size
+    result = penstock("checkpoint", "inspect", checkpoint)
+    assert result.exit_code == 0
+    assert (
+        "  in flight  input 1 from Source: 3 to 5 of attempt a1, 1,500 records, " in result.stdout
+    )
+    facts = json_of(penstock("checkpoint", "inspect", checkpoint, "--json"))
+    assert (facts["files"], facts["bytes"]) == (1, size)
+    assert facts["operators"][0]["in_flight"] == []
+    (channel,) = facts["operators"][1]["in_flight"]
+    assert (channel["producer"], channel["start"], channel["end"]) == ("src", 3, 5)
+    assert (channel["micro_batches"], channel["records"], channel["bytes"]) == (1, 1500, size)
+
+
+def test_damage_to_records_in_flight_is_named(with_records: tuple[Path, Path]) -> None:
+    checkpoint, file = with_records
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    result = penstock("checkpoint", "inspect", checkpoint)
+    assert result.exit_code == 1
+    assert f"  {file}: checksum differs at byte 0" in result.stdout
+    unread = penstock("checkpoint", "inspect", checkpoint, "--metadata-only")
+    assert unread.exit_code == 0
+    assert "1,500 records" in unread.stdout
+    file.unlink()
+    assert f"  {file}: it is missing" in penstock("checkpoint", "inspect", checkpoint).stdout
 
 
 def test_a_directory_that_is_no_snapshot_is_wrong_usage(tmp_path: Path) -> None:
