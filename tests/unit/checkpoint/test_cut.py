@@ -6,22 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.channel.log import END_OF_INPUT, Entry, EntryKind, barrier
-from penstock.channel.segment import Segment, Slice
-from penstock.checkpoint.cut import Cut, InputFacts, awaited, decide_cut
+from penstock.channel.log import END_OF_INPUT, Entry
+from penstock.checkpoint.cut import Cut, InputFacts, Passing, awaited, decide_cut
 from penstock.ids import ChannelId, CheckpointId
+from tests.unit.checkpoint.one_stage import PLENTY, b, data
 
 A, B, C = ChannelId(0), ChannelId(1), ChannelId(2)
 END = END_OF_INPUT
-PLENTY = 1000
 
 
-def data(rows: int = 1) -> Entry:
-    return Entry(EntryKind.DATA, (Segment("name", 1, [[Slice(0, 1, rows, 0)]]),))
-
-
-def b(checkpoint: int) -> Entry:
-    return barrier(CheckpointId(checkpoint))
+def aligned(*checkpoints: int) -> dict[CheckpointId, Passing]:
+    return {CheckpointId(n): Passing.ALIGNED for n in checkpoints}
 
 
 def cut(
@@ -32,7 +27,7 @@ def cut(
         ChannelId(i): InputFacts(entries, has_ended="ABC"[i] in ended)
         for i, entries in enumerate(inputs)
     }
-    return decide_cut(facts, [CheckpointId(n) for n in live], most)
+    return decide_cut(facts, aligned(*live), most)
 
 
 # -- without barriers ---------------------------------------------------------------------------
@@ -107,9 +102,9 @@ def test_a_forward_input_reaches_its_barrier_one_entry_at_a_time() -> None:
         A: InputFacts([data(), data(), b(1)], most=1),
         B: InputFacts([b(1), data()]),
     }
-    assert decide_cut(facts, [CheckpointId(1)], PLENTY) == Cut({A: 1}, held={B: CheckpointId(1)})
+    assert decide_cut(facts, aligned(1), PLENTY) == Cut({A: 1}, held={B: CheckpointId(1)})
     facts[A] = InputFacts([data(), b(1), data()], most=1)
-    assert decide_cut(facts, [CheckpointId(1)], PLENTY) == Cut({A: 2, B: 1}, CheckpointId(1))
+    assert decide_cut(facts, aligned(1), PLENTY) == Cut({A: 2, B: 1}, CheckpointId(1))
 
 
 # -- several checkpoints ------------------------------------------------------------------------
@@ -139,6 +134,18 @@ def test_a_jump_releases_the_input_that_waited_for_the_lower_one() -> None:
 
 def test_a_lower_barrier_that_comes_late_is_passed_over() -> None:
     assert cut([b(2), data()], [data(), b(1), data()]) == Cut({B: 3}, held={A: CheckpointId(2)})
+
+
+def test_a_checkpoint_the_stage_took_part_in_holds_and_cuts_nothing_any_more() -> None:
+    facts = {A: InputFacts([data(), b(1), data(), b(2)]), B: InputFacts([b(1), data()])}
+    taken = decide_cut(facts, aligned(1, 2), PLENTY, passed=CheckpointId(1))
+    assert taken == Cut({A: 3, B: 2})
+
+
+def test_a_barrier_that_one_input_has_let_go_by_holds_the_others_no_longer() -> None:
+    # Its checkpoint was triggered, and its barrier came, after the live ones had been looked at.
+    facts = {A: InputFacts([data()], passed=CheckpointId(1)), B: InputFacts([b(1), data()])}
+    assert decide_cut(facts, aligned(1), PLENTY) == Cut({A: 1, B: 2})
 
 
 def test_three_inputs_agree_on_the_highest_first_barrier() -> None:
@@ -225,7 +232,7 @@ def test_no_input_gives_anything_behind_a_barrier_the_others_have_not_reached(
     alive = tuple(sorted(live))
     made = cut(*inputs, live=alive, most=most)
     facts = {ChannelId(i): InputFacts(entries) for i, entries in enumerate(inputs)}
-    target = awaited(facts, [CheckpointId(n) for n in alive])
+    target = awaited(facts, aligned(*alive))
     for i, entries in enumerate(inputs):
         taken = entries[: made.take.get(ChannelId(i), 0)]
         ids = [e.checkpoint for e in taken if e.checkpoint in live]

@@ -1,0 +1,297 @@
+"""At-least-once: no input waits. The claims are those of Flink's CheckpointBarrierTrackerTest.
+
+| there | here |
+|---|---|
+| SingleChannelNoBarriers, MultiChannelNoBarriers | without_barriers_everything_passes |
+| SingleChannelWithBarriers | one_input_is_cut_at_every_barrier |
+| SingleChannelWithSkippedBarriers | ids_need_not_follow_each_other |
+| MultiChannelWithBarriers | the_cut_is_where_the_last_barrier_comes |
+| MultiChannelSkippingCheckpoints | a_higher_barrier_first_means_that_the_lower_one_is_gone |
+| CompleteCheckpointsOnLateBarriers | a_late_barrier_still_completes_its_checkpoint, |
+| | barriers_may_run_ahead_by_several_checkpoints |
+| TwoLastBarriersOneByOne | two_checkpoints_wait_for_one_input_and_are_cut_in_order |
+| SingleChannelAbortCheckpoint | an_aborted_barrier_is_passed_over |
+| MultiChannelAbortCheckpoint | an_abort_before_between_or_behind_its_barriers_… |
+| NextFirstCheckpointBarrierOvertakesCancellationBarrier, | an_abort_that_comes_late_… |
+| InterleavedCancellationBarriers | |
+| TriggerCheckpointsWithEndOfPartition, | an_end_does_not_stand_for_a_barrier |
+| TriggerCheckpointsAfterReceivedEndOfPartition | |
+| DeduplicateChannelsWithBothBarrierAndEndOfPartition, | an_input_that_ends_behind_its_barrier_… |
+| NoFastPathWithChannelFinishedDuringCheckpoints(Cancel) | |
+| CompleteAndRemoveAbortedCheckpointWithEndOfPartition, | ends_and_aborts_go_together |
+| AbortCheckpointsAfterEndOfPartitionReceived | |
+| Metrics, SingleChannelMetrics | not here: times and bytes belong to the stage's loop |
+
+An end does not count as a barrier here: an input that has ended answers every checkpoint with an
+empty one. An abort is no entry of a channel: it reaches all stages at once.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.checkpoint.cut import Cut, InputFacts, Passing, decide_cut
+from penstock.ids import ChannelId, CheckpointId
+from tests.unit.checkpoint.one_stage import PLENTY, OneStage, b, data
+
+
+def stage(inputs: str = "ab", at_once: int = PLENTY) -> OneStage:
+    return OneStage(inputs, Passing.TRACKED, at_once)
+
+
+# -- barriers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inputs", ["a", "abc"])
+def test_without_barriers_everything_passes(inputs: str) -> None:
+    it = stage(inputs)
+    it.play(" ".join(f"{i}1 {i}2" for i in inputs))
+    assert it.seen.split() == sorted(f"{i}{n}" for i in inputs for n in (1, 2))
+    assert (it.cuts, it.held) == ([], "")
+
+
+def test_one_input_is_cut_at_every_barrier() -> None:
+    it = stage("a")
+    it.arrive("a1 a2 a#1 a3 a#2 a#3 a4 a#4")
+    it.run()
+    assert it.cuts == [1, 2, 3, 4]
+    assert it.states == {1: "a1 a2", 2: "a1 a2 a3", 3: "a1 a2 a3", 4: "a1 a2 a3 a4"}
+
+
+def test_ids_need_not_follow_each_other() -> None:
+    it = stage("a")
+    it.play("a1 a#1 a#3 a2 a#4 a3 a#10 a4")
+    assert it.cuts == [1, 3, 4, 10]
+
+
+def test_the_cut_is_where_the_last_barrier_comes() -> None:
+    it = stage("abc")
+    it.play("a1 c1 b#1 c#1 c2 b1 a#1 a2 b2 a#2 b#2 c#2 c3")
+    assert it.cuts == [1, 2]
+    # c2 and b1 are behind their barriers, and came before the last one.
+    assert it.states == {1: "a1 b1 c1 c2", 2: "a1 a2 b1 b2 c1 c2"}
+
+
+def test_no_input_is_ever_held() -> None:
+    it = stage()
+    it.play("a#1 a1 a2")
+    assert (it.seen, it.held, it.cuts) == ("a1 a2", "", [])
+    it.play("b#1")
+    assert it.states == {1: "a1 a2"}
+
+
+def test_all_before_a_barrier_is_in_the_cut_however_little_is_taken_at_once() -> None:
+    it = stage(at_once=1)
+    it.arrive("a#1 a1 a2 b1 b2 b3 b#1 b4")
+    it.run()
+    assert it.states == {1: "a1 a2 b1 b2 b3"}
+
+
+def test_nothing_behind_its_barrier_is_taken_from_the_input_that_completes_the_cut() -> None:
+    it = stage()
+    it.arrive("a#1 b#1 b1 a1")
+    assert it.decide() == Cut({ChannelId(0): 1, ChannelId(1): 1}, CheckpointId(1))
+
+
+def test_an_input_that_has_passed_goes_on_in_the_very_micro_batch_that_cuts() -> None:
+    it = stage()
+    it.play("a#1")
+    it.arrive("a1 b1 b#1 b2")
+    assert it.decide() == Cut({ChannelId(0): 1, ChannelId(1): 2}, CheckpointId(1))
+
+
+# -- several checkpoints ------------------------------------------------------------------------
+
+
+def test_a_higher_barrier_first_means_that_the_lower_one_is_gone() -> None:
+    it = stage("abc")
+    it.play("a#1 b#1 c#1 c#3 c1")
+    it.arrive("a#4 b1 b#4 c2 c#4")
+    it.run()
+    assert it.states == {1: "", 4: "b1 c1 c2"}
+
+
+def test_a_late_barrier_still_completes_its_checkpoint() -> None:
+    it = stage("abc")
+    it.play("b#3 c#3 b1 c#4 b#4 c1 a#3 a1 a#4")
+    assert it.cuts == [3, 4]
+    assert it.states == {3: "b1 c1", 4: "a1 b1 c1"}
+
+
+def test_barriers_may_run_ahead_by_several_checkpoints() -> None:
+    it = stage("abc")
+    it.play("b#6 a#6 b#7 !6 c#7 c#8 b#8 b#9 a#7 c#9 c#10 a#8 a#9 b#10 a#10")
+    assert it.cuts == [7, 8, 9, 10]
+
+
+def test_two_checkpoints_wait_for_one_input_and_are_cut_in_order() -> None:
+    it = stage()
+    it.play("a#1 a1 a#2 a2")
+    assert it.cuts == []
+    it.arrive("b#1 b1 b#2")
+    it.run()
+    assert it.states == {1: "a1 a2", 2: "a1 a2 b1"}
+
+
+# -- aborts -------------------------------------------------------------------------------------
+
+
+def test_an_aborted_barrier_is_passed_over() -> None:
+    it = stage("a")
+    it.play("a1 a#1 a2 !2 a#2 a3 a#3")
+    assert (it.cuts, it.seen) == ([1, 3], "a1 a2 a3")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param("!2 a#2 a2 c#2 b#2", id="before"),
+        pytest.param("a#2 a2 !2 c#2 b#2", id="between"),
+        pytest.param("a#2 c#2 a2 !2 b#2", id="at the last"),
+        pytest.param("a#2 a2 !2", id="and some never come"),
+    ],
+)
+def test_an_abort_before_between_or_behind_its_barriers_leaves_the_others_whole(
+    second: str,
+) -> None:
+    it = stage("abc")
+    it.play(f"a1 a#1 b#1 c#1 {second} b1 b#3 c#3 a#3")
+    assert it.cuts == [1, 3]
+    assert it.states[3] == "a1 a2 b1"
+
+
+def test_an_abort_that_comes_late_changes_nothing_for_the_next_checkpoint() -> None:
+    it = stage()
+    it.play("b#1 b#2 !1 a#2")
+    assert it.cuts == [2]
+    it.play("a#3 !3 b#4 !4 a#4 b#5 a#5")
+    assert it.cuts == [2, 5]
+
+
+# -- ends ---------------------------------------------------------------------------------------
+
+
+def test_an_end_does_not_stand_for_a_barrier() -> None:
+    it = stage("abc")
+    it.play("c$ a#5 b#5")
+    assert it.cuts == []
+    it.play("c#5 b$ a#6 b#6 c#6")
+    assert (it.cuts, it.ends) == ([5, 6], 0)
+    it.play("a$ a#7 b#7 c#7")
+    assert (it.cuts, it.ends) == ([5, 6, 7], 1)
+
+
+def test_an_input_that_ends_behind_its_barrier_counts_once() -> None:
+    it = stage("abc")
+    it.play("a#2 b#2 b1 b$")
+    assert it.cuts == []
+    it.play("c#2")
+    assert it.cuts == [2]
+
+
+def test_the_end_is_told_with_the_last_input_although_the_barrier_is_behind() -> None:
+    it = stage()
+    it.arrive("a$ a#1 b1 b$ b#1")
+    assert it.decide() == Cut({ChannelId(0): 2, ChannelId(1): 3}, CheckpointId(1), True)
+
+
+def test_ends_and_aborts_go_together() -> None:
+    it = stage("abc")
+    it.play("!4 b#4 c$ a#5 c#5 !5 b#5 b$ a$ a#6 b#6 c#6")
+    assert (it.cuts, it.ends) == ([6], 1)
+
+
+# -- savepoints ---------------------------------------------------------------------------------
+
+
+def test_a_savepoint_holds_inputs_even_where_nothing_else_does() -> None:
+    it = stage()
+    it.trigger(1, Passing.ALIGNED)
+    it.play("a#1 a1 b1")
+    assert (it.seen, it.held) == ("b1", "a")
+    it.play("b#1")
+    assert it.states == {1: "b1"}
+    assert it.seen == "a1 b1"
+
+
+def test_a_savepoint_waits_for_the_checkpoint_before_it_and_holds_meanwhile() -> None:
+    it = stage()
+    it.trigger(2, Passing.ALIGNED)
+    it.play("a#1 a1 a#2 a2 b1")
+    assert (it.seen, it.held, it.cuts) == ("a1 b1", "a", [])
+    it.play("b#1 b2 b#2 b3")
+    assert it.states == {1: "a1 b1", 2: "a1 b1 b2"}
+    assert it.seen == "a1 a2 b1 b2 b3"
+
+
+def test_a_checkpoint_behind_a_savepoint_is_not_seen_before_it() -> None:
+    it = stage()
+    it.trigger(1, Passing.ALIGNED)
+    it.play("a#1 a1 a#2 a2")
+    assert (it.seen, it.held) == ("", "a")
+    it.play("b#1")
+    assert (it.seen, it.cuts) == ("a1 a2", [1])
+    it.play("b#2")
+    assert it.states == {1: "", 2: "a1 a2"}
+
+
+def test_an_abort_of_a_savepoint_lets_the_held_input_go() -> None:
+    it = stage()
+    it.trigger(2, Passing.ALIGNED)
+    it.play("a#1 a#2 a1 !2")
+    assert (it.seen, it.held) == ("a1", "")
+    it.play("b#1 b#2")
+    assert it.cuts == [1]
+
+
+def test_a_savepoint_that_one_input_has_let_go_by_is_gone() -> None:
+    first, second = ChannelId(0), ChannelId(1)
+    facts = {
+        first: InputFacts([data()], passed=CheckpointId(2)),
+        second: InputFacts([b(1), b(2), data()]),
+    }
+    live = {CheckpointId(1): Passing.TRACKED, CheckpointId(2): Passing.ALIGNED}
+    assert decide_cut(facts, live, PLENTY) == Cut({first: 1, second: 1}, CheckpointId(1))
+    facts[second] = InputFacts([b(2), data()], passed=CheckpointId(1))
+    assert decide_cut(facts, live, PLENTY, CheckpointId(1)) == Cut({first: 1, second: 2})
+
+
+# -- any inputs ---------------------------------------------------------------------------------
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[str]:
+    """What three inputs bring: barriers 1 to 3 each in order, data around them, in any order."""
+    queues = []
+    for name in "abc":
+        words = [f"{name}{n}" for n in range(draw(st.integers(0, 4)))]
+        for n in (3, 2, 1):
+            words.insert(draw(st.integers(0, _first_barrier(words))), f"{name}#{n}")
+        queues.append(words)
+    order = draw(st.permutations([i for i, words in enumerate(queues) for _ in words]))
+    return [queues[i].pop(0) for i in order]
+
+
+def _first_barrier(words: list[str]) -> int:
+    return next((i for i, word in enumerate(words) if "#" in word), len(words))
+
+
+@given(stories(), st.integers(1, 5), st.integers(1, 9))
+def test_every_cut_has_all_that_was_before_its_barrier_and_nothing_waits(
+    story: list[str], at_once: int, pause: int
+) -> None:
+    it = stage("abc", at_once)
+    for i, word in enumerate(story):
+        it.arrive(word)
+        if i % pause == 0:
+            it.run()
+            assert not any(log.pending() for log in it.logs.values())
+    it.run()
+    assert it.cuts == [1, 2, 3]
+    for n in it.cuts:
+        for name in "abc":
+            mine = [word for word in story if word[0] == name]
+            before = {word for word in mine[: mine.index(f"{name}#{n}")] if "#" not in word}
+            assert before <= set(it.states[n].split())
