@@ -195,14 +195,14 @@ class Counting:
 
     def start(self, *options: str) -> subprocess.Popen[str]:
         """Run it in a process of its own, until it has one more checkpoint."""
-        before = len(self.records())
+        before = len(self.completed())
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock.cli.main", *self.words(*options)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        eventually(lambda: len(self.records()) > before, every_s=0.05)
+        eventually(lambda: len(self.completed()) > before, every_s=0.05)
         return process
 
     def history(self) -> dict[str, list[dict[str, object]]]:
@@ -221,8 +221,9 @@ class Counting:
         assert isinstance(driver, dict)
         return int(driver["pid"])
 
-    def records(self) -> list[Path]:
-        return list(self.checkpoints.glob("*/history/*.json"))
+    def completed(self) -> list[Path]:
+        records = self.checkpoints.glob("*/history/*.json")
+        return [record for record in records if b'"COMPLETED"' in record.read_bytes()]
 
     def is_counted_once(self) -> bool:
         lines = Counter(
