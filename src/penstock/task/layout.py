@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
+from penstock.state.backends.base import RemotePlace
+from penstock.state.local_dir import HostDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,11 @@ class Layout:
 
     `shared` is seen by the driver and by every task, and of no use to another attempt; `durable`
     is seen by all too, and stays: state and what connectors keep. `local` is a directory of the
-    same name on each host, a cache that may be lost at any time.
+    same name on each host, wherever that host keeps it: a cache that may be lost at any time.
     """
 
     shared: Path
-    local: Path
+    local: HostDir
     attempt: AttemptId
     durable: Path
     job: JobKey
@@ -52,14 +54,15 @@ class Layout:
         """Bases and deltas of one subtask's keyed state, of all attempts."""
         return self.durable / "shared" / file_name(uid) / str(subtask)
 
-    def local_state(self, uid: OperatorUid, subtask: int) -> Path:
-        """The host-local store that caches them."""
-        return self.local_root / file_name(uid) / str(subtask)
+    def place(self, uid: OperatorUid, subtask: int) -> RemotePlace:
+        """Where one subtask's keyed state lies: what `state` says, and each host's copy of it."""
+        local = self.local / self.attempt / file_name(uid) / str(subtask)
+        return RemotePlace(self.state(uid, subtask), local)
 
     @property
     def local_root(self) -> Path:
-        """Everything this attempt writes on a host lies below."""
-        return self.local / self.attempt
+        """Everything this attempt writes on the host of the calling process lies below."""
+        return (self.local / self.attempt).here()
 
     @property
     def durable_root(self) -> Path:

@@ -103,6 +103,20 @@ class ChannelOutput(msgspec.Struct, frozen=True, array_like=True):
     segment: Segment
 
 
+class Home(msgspec.Struct, frozen=True, array_like=True):
+    """Where a subtask ran: next to its state, if it ran there before."""
+
+    host: str
+    directory: str
+    """That host's directory of the job's local state."""
+    rebuilt: bool = False
+    """Whether its state had to be built there out of all its files."""
+
+    def is_same(self, other: Home) -> bool:
+        """Whether the two are one place."""
+        return (self.host, self.directory) == (other.host, other.directory)
+
+
 class Acknowledgement(msgspec.Struct, frozen=True):
     """What one task attempt did; nothing of it counts until the driver publishes it."""
 
@@ -125,6 +139,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     """Per operator name, plain fields that changed since `open`."""
     phases: dict[str, float] = {}
     """Seconds spent, by what for."""
+    home: Home | None = None
+    """None if no task ran."""
     failure: bytes | None = None
     """A pickled PenstockError: the task came to an end that a retry would not change."""
 

@@ -7,6 +7,7 @@ visible: the driver publishes what the acknowledgement names, or never looks at 
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from penstock.task.layout import Layout
 from penstock.task.messages import (
     Acknowledgement,
     ChannelOutput,
+    Home,
     Instruction,
 )
 from penstock.task.operators import Operators, callable_of
@@ -81,6 +83,9 @@ class _Live:
     task: StageTask
     operators: Operators
 
+
+_PASSING_ON = (OperatorKind.SOURCE, OperatorKind.DECOUPLE)
+"""Heads that hand every record on as it is."""
 
 _live: dict[tuple[tuple[str, AttemptId], StageId, int], _Live] = {}
 """Functions left open in this worker, by whose they are; see `_functions_for`."""
@@ -133,6 +138,7 @@ class _Run:
         self._layout = self._task.layout
         self._records_in = 0
         self._snapshot: LocalSnapshot | None = None
+        self._rebuilt = False
 
     def acknowledge(self) -> Acknowledgement:
         writers = {n.id: self._writer(n) for n in self._stage.nodes if n.kind is OperatorKind.SINK}
@@ -188,6 +194,7 @@ class _Run:
             counters=self._operators.take_counters(),
             changed_fields=self._operators.changed_fields(),
             phases=self._clock.phases,
+            home=Home(socket.gethostname(), str(self._layout.local.here()), self._rebuilt),
         )
 
     @property
@@ -260,18 +267,20 @@ class _Run:
         self, chain: Chain, emitters: Mapping[ChannelId, Emitter], trim: Callable[[], None]
     ) -> None:
         head = self._stage.head
-        direct = len(self._stage.nodes) == 1 and len(emitters) == 1
+        # Nothing between what comes in and the exchange: a source's columns stay columns.
+        direct = len(self._stage.nodes) == 1 and len(emitters) == 1 and head.kind in _PASSING_ON
         if head.kind is not OperatorKind.SOURCE:
             pushes = chain.inputs(head)
             for part in self._parts():
-                self._push_all(part.values(), pushes[part.input], trim)
+                if direct:
+                    self._pass_on(part.values(), emitters)
+                else:
+                    self._push_all(part.values(), pushes[part.input], trim)
             return
         push = chain.behind(head)
         for chunk in self._source_chunks(head, as_lists=not direct):
             if direct:
-                # Nothing between source and exchange: columns stay columns.
-                self._records_in += len(chunk)
-                next(iter(emitters.values())).push_many(chunk)
+                self._pass_on(chunk, emitters)
             else:
                 assert isinstance(chunk, list)
                 self._push_all(chunk, push, trim)
@@ -288,6 +297,11 @@ class _Run:
                 raise
             except Exception as error:
                 fail(head.name, split_range, error)
+
+    def _pass_on(self, chunk: Chunk, emitters: Mapping[ChannelId, Emitter]) -> None:
+        self._records_in += len(chunk)
+        (emitter,) = emitters.values()
+        emitter.push_many(chunk)
 
     def _push_all(self, records: list[Any], push: Any, trim: Callable[[], None]) -> None:
         self._records_in += len(records)
@@ -306,16 +320,14 @@ class _Run:
             given = one_key_after_the_other(given)
         self._records_in = len(given.numbers)
         self._clock.mark("read")
-        place = StatePlace(
-            self._layout.state(head.uid, self._who.subtask),
-            self._layout.local_state(head.uid, self._who.subtask),
-        )
+        place = self._layout.place(head.uid, self._who.subtask).here()
         # BATCH mode finishes a key before it starts the next: nothing to keep afterwards.
         backend = backend_named(
             "memory" if self._task.batch_mode else self._task.backend, head.name
         )
         ref = self._work.state or StateRef(version=0)
         store: StateStore = backend.open(place, ref)
+        self._rebuilt = store.was_rebuilt
         try:
             self._take_snapshot(store)
             states.bind(store, given.routed_keys)

@@ -27,6 +27,7 @@ from penstock.job.kept_snapshots import KeptSnapshots
 from penstock.savepoint.directory import dispose
 from penstock.state.backends.base import FileRef, StagedName, StateRef
 from penstock.state.files import file_name
+from penstock.state.local_dir import HostDir
 from penstock.task.layout import Layout
 from tests.unit.checkpoint.coordinated import World
 
@@ -42,7 +43,7 @@ def kept(world: World) -> KeptSnapshots:
 
 
 def layout(world: World, attempt: str, root: Path) -> Layout:
-    work, local = root / f"penstock-{attempt}", root / "penstock-local"
+    work, local = root / f"penstock-{attempt}", HostDir(root, "penstock-local")
     return Layout(work, local, AttemptId(attempt), world.dir.path, JobKey("count"))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.ids import AttemptId, JobKey
 from penstock.job.work_dirs import own_work_dir, remove_dead_work_dirs
+from penstock.state.local_dir import HostDir
 from penstock.task.layout import Layout
 
 
@@ -26,7 +27,7 @@ def job_dir(tmp_path: Path) -> Path:
 
 
 def mine(tmp_path: Path, job_dir: Path) -> Layout:
-    shared, local = tmp_path / "penstock-mine", tmp_path / "local" / "penstock-count-0f"
+    shared, local = tmp_path / "penstock-mine", HostDir(tmp_path / "local", "penstock-count-0f")
     return Layout(shared, local, AttemptId("a2"), job_dir, JobKey("count"))
 
 
@@ -63,12 +64,12 @@ def test_what_is_not_known_to_be_a_work_directory_stays(
 
 def test_in_local_directories_only_older_attempts_go(tmp_path: Path, job_dir: Path) -> None:
     layout = mine(tmp_path, job_dir)
-    other = tmp_path / "other" / layout.local.name
-    for local in (layout.local, other):
+    own, other = layout.local.here(), tmp_path / "other" / layout.local.name
+    for local in (own, other):
         for attempt in ("a1", "a2", "a10"):
             (local / attempt).mkdir(parents=True)
     remove_dead_work_dirs([other], layout)
-    assert sorted(p.name for p in layout.local.iterdir()) == ["a10", "a2"]
+    assert sorted(p.name for p in own.iterdir()) == ["a10", "a2"]
     assert sorted(p.name for p in other.iterdir()) == ["a10"]
 
 

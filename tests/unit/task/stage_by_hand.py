@@ -22,6 +22,7 @@ from penstock.graph.transformation import (
 from penstock.ids import AttemptId, JobKey
 from penstock.state.backends.base import StateRef
 from penstock.state.backends.registry import backend_named
+from penstock.state.local_dir import HostDir
 from penstock.task import subtask as subtask_module
 from penstock.task.failure import unpack
 from penstock.task.layout import Layout
@@ -83,7 +84,7 @@ class ByHand:
         plan = plan_job(build_job_graph("job", [sink], GraphSettings(parallelism)))
         self._layout = Layout(
             shared=directory / "shared",
-            local=directory / "local",
+            local=HostDir(directory, "local"),
             attempt=AttemptId("a1"),
             durable=directory / "durable",
             job=JobKey("job"),

@@ -23,6 +23,7 @@ from penstock.state.backends.local_stores import remove_leftovers
 from penstock.state.backends.refs import (
     FileRef,
     LocalSnapshot,
+    RemotePlace,
     StagedName,
     StatePlace,
     StateRef,
@@ -37,6 +38,7 @@ from penstock.state.merge import gathered
 __all__ = [
     "FileRef",
     "LocalSnapshot",
+    "RemotePlace",
     "StagedName",
     "StateBackend",
     "StatePlace",

@@ -82,12 +82,12 @@ class HashMapBackend(ChangelogBackend):
     ) -> HashMapStore | None:
         """Open a local store at a ref's version; None if it is ahead of that."""
         env = LmdbEnv(path, self._map_size)
-        txn = None
+        txn, rebuilt = None, False
         try:
             txn = env.begin()
             if not _is_at(env, txn, ref):
                 txn.abort()
-                bring_up(env, ref, partial(read_file, place))
+                rebuilt = bring_up(env, ref, partial(read_file, place))
                 txn = env.begin()
                 if not _is_at(env, txn, ref):
                     txn.abort()
@@ -98,7 +98,8 @@ class HashMapBackend(ChangelogBackend):
                 txn.abort()
             env.close()
             raise
-        return HashMapStore(env, txn, ref.version, path if private else None)
+        kept = path if private else None
+        return HashMapStore(env, txn, ref.version, kept, was_rebuilt=rebuilt)
 
 
 def _is_at(env: LmdbEnv, txn: Any, ref: StateRef) -> bool:

@@ -35,10 +35,19 @@ ReadFile = Callable[[FileRef], Iterator[Block]]
 class HashMapStore(StateStore):
     """One version of the state, in a read transaction."""
 
-    __slots__ = ("_env", "_get", "_private", "_txn", "version")
+    __slots__ = ("_env", "_get", "_private", "_txn", "version", "was_rebuilt")
 
-    def __init__(self, env: LmdbEnv, txn: Any, version: int, private: Path | None = None) -> None:
+    def __init__(
+        self,
+        env: LmdbEnv,
+        txn: Any,
+        version: int,
+        private: Path | None = None,
+        *,
+        was_rebuilt: bool = False,
+    ) -> None:
         self.version = version
+        self.was_rebuilt = was_rebuilt
         self._env = env
         self._txn = txn
         self._get = txn.get
@@ -97,27 +106,29 @@ def read_stamp(env: LmdbEnv, txn: Any) -> Stamp | None:
     return None if data is None else decode_stamp(data)
 
 
-def bring_up(env: LmdbEnv, ref: StateRef, read: ReadFile) -> None:
+def bring_up(env: LmdbEnv, ref: StateRef, read: ReadFile) -> bool:
     """Bring a local store to a ref's version, in one transaction with its stamp.
 
     Killed anywhere, it has either happened or not. Another process doing the same waits, then
-    finds it done. A store that is further already is left alone.
+    finds it done. A store that is further already is left alone. Returns whether it took all
+    files of the version.
     """
     while True:
         try:
             with env.begin(write=True) as txn:
-                _bring_up(env, txn, ref, read)
+                rebuilt = _bring_up(env, txn, ref, read)
         except lmdb.MapFullError:
             env.grow()
         else:
-            return
+            return rebuilt
 
 
-def _bring_up(env: LmdbEnv, txn: Any, ref: StateRef, read: ReadFile) -> None:
+def _bring_up(env: LmdbEnv, txn: Any, ref: StateRef, read: ReadFile) -> bool:
     stamp = read_stamp(env, txn)
     if stamp is not None and (stamp.is_at(ref) or stamp.is_ahead_of(ref)):
-        return
-    if stamp is not None and stamp.reaches(ref):
+        return False
+    catches_up = stamp is not None and stamp.reaches(ref)
+    if stamp is not None and catches_up:
         missing = [delta for delta in ref.deltas if delta.version > stamp.version]
     else:
         txn.drop(env.state_db, delete=False)
@@ -129,6 +140,7 @@ def _bring_up(env: LmdbEnv, txn: Any, ref: StateRef, read: ReadFile) -> None:
     newest = ref.deltas[-1] if ref.deltas else ref.base
     done = Stamp(ref.version, "" if newest is None else newest.name)
     txn.put(_STAMP, done.encode(), db=env.meta_db)
+    return bool(ref.files) and not catches_up
 
 
 def _load(txn: Any, blocks: Iterable[Block]) -> None:

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["FileRef", "LocalSnapshot", "StagedName", "StatePlace", "StateRef", "TableFiles"]
+from penstock.state.local_dir import HostDir
+
+__all__ = [
+    "FileRef",
+    "LocalSnapshot",
+    "RemotePlace",
+    "StagedName",
+    "StatePlace",
+    "StateRef",
+    "TableFiles",
+]
 
 
 class FileRef(msgspec.Struct, frozen=True):
@@ -75,6 +85,18 @@ class StatePlace:
 
     shared_dir: Path
     local_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """A place as the driver names it to a task: where its host keeps state, only a host knows."""
+
+    shared_dir: Path
+    local: HostDir
+
+    def here(self) -> StatePlace:
+        """Return the place as it is on the host of the calling process."""
+        return StatePlace(self.shared_dir, self.local.here())
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class RocksDbBackend(ChangelogBackend):
         if slot is None:
             return self._open_private(place, ref)
         try:
-            tree = self._bring_up(slot.path, place, ref)
+            tree, rebuilt = self._bring_up(slot.path, place, ref)
         except BaseException:
             slot.release()
             raise
@@ -56,7 +56,13 @@ class RocksDbBackend(ChangelogBackend):
             # Mostly the place has gone on without us: this task is a zombie, or asks for the past.
             slot.release()
             return self._open_private(place, ref)
-        return RocksDbStore(tree, ref.version, place.local_dir, lambda good: _leave(slot, good))
+        return RocksDbStore(
+            tree,
+            ref.version,
+            place.local_dir,
+            lambda good: _leave(slot, good),
+            was_rebuilt=rebuilt,
+        )
 
     def fold(
         self,
@@ -103,17 +109,28 @@ class RocksDbBackend(ChangelogBackend):
         except BaseException:
             discard(path)
             raise
-        return RocksDbStore(tree, ref.version, place.local_dir, lambda _: discard(path))
+        return RocksDbStore(
+            tree,
+            ref.version,
+            place.local_dir,
+            lambda _: discard(path),
+            was_rebuilt=bool(ref.files),
+        )
 
-    def _bring_up(self, path: Path, place: StatePlace, ref: StateRef) -> RocksDbTree | None:
-        """Open the database in a slot at a ref's version; None if it is ahead, or not free."""
+    def _bring_up(
+        self, path: Path, place: StatePlace, ref: StateRef
+    ) -> tuple[RocksDbTree | None, bool]:
+        """Open the database in a slot at a ref's version; None if it is ahead, or not free.
+
+        Tells too whether it had to be made anew out of files.
+        """
         tree = None
         try:
             tree = RocksDbTree(path, self._cache_bytes)
             stamp = tree.read_stamp()
             if stamp is not None and (stamp.is_at(ref) or stamp.reaches(ref)):
                 _apply_deltas(tree, stamp, place, ref)
-                return tree
+                return tree, False
             cannot_be_had = stamp is not None and stamp.is_ahead_of(ref)
         except PenstockError:
             _close(tree)
@@ -127,7 +144,9 @@ class RocksDbBackend(ChangelogBackend):
             _close(tree)
             raise
         _close(tree)
-        return None if cannot_be_had else self._rebuild(path, place, ref)
+        if cannot_be_had:
+            return None, False
+        return self._rebuild(path, place, ref), bool(ref.files)
 
     def _rebuild(self, path: Path, place: StatePlace, ref: StateRef) -> RocksDbTree:
         """Make a new database out of base and deltas, whatever was there before."""

@@ -22,12 +22,27 @@ class RocksDbStore(StateStore):
     ``release`` is called once when it is closed, with whether the database is still good.
     """
 
-    __slots__ = ("_families", "_is_good", "_local_dir", "_release", "_tree", "version")
+    __slots__ = (
+        "_families",
+        "_is_good",
+        "_local_dir",
+        "_release",
+        "_tree",
+        "version",
+        "was_rebuilt",
+    )
 
     def __init__(
-        self, tree: RocksDbTree, version: int, local_dir: Path, release: Callable[[bool], None]
+        self,
+        tree: RocksDbTree,
+        version: int,
+        local_dir: Path,
+        release: Callable[[bool], None],
+        *,
+        was_rebuilt: bool,
     ) -> None:
         self.version = version
+        self.was_rebuilt = was_rebuilt
         self._tree: RocksDbTree | None = tree
         self._families: Any = tree.families
         self._local_dir = local_dir

@@ -21,6 +21,8 @@ class StateStore(ABC):
     """
 
     version: int
+    was_rebuilt: bool = False
+    """Whether opening it took all files of the version, for want of a copy that could catch up."""
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
