@@ -315,6 +315,7 @@ class StageLoop:
                 records_in=records,
                 records_out=sum(a.records_out for a in acks),
                 phases=phases,
+                homes=tuple(a.home for a in acks),
             ),
             counters,
         )
