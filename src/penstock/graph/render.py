@@ -13,7 +13,7 @@ def render_text(plan: Plan) -> str:
     lines = [f"job {plan.job_name!r}: {len(plan.stages)} stages, {len(plan.channels)} channels"]
     for stage in plan.stages:
         lines += ["", f"stage {stage.id}  parallelism {stage.parallelism}"]
-        lines += [f"  reads    {_input(c)}" for c in stage.inputs]
+        lines += [f"  reads    {_input(stage, c)}" for c in stage.inputs]
         lines += _chain(stage, stage.head, depth=0)
         lines += [f"  writes   {_output(c)}" for c in stage.outputs]
     return "\n".join(lines)
@@ -44,6 +44,7 @@ def render_json(plan: Plan) -> dict[str, Any]:
                 "from_stage": c.producer,
                 "to_stage": c.consumer,
                 "exchange": c.exchange.value,
+                "input": c.input + 1,
             }
             for c in plan.channels
         ],
@@ -56,7 +57,9 @@ def render_mermaid(plan: Plan) -> str:
     for stage in plan.stages:
         label = stage.name.replace('"', "'")
         lines.append(f'  s{stage.id}["{label}<br/>x{stage.parallelism}"]')
-    lines += [f"  s{c.producer} -->|{c.exchange.value}| s{c.consumer}" for c in plan.channels]
+    for c in plan.channels:
+        how = f"{c.exchange.value}{_which(plan.stages[c.consumer], c)}"
+        lines.append(f"  s{c.producer} -->|{how}| s{c.consumer}")
     return "\n".join(lines)
 
 
@@ -69,8 +72,13 @@ def _chain(stage: Stage, node: Node, depth: int) -> list[str]:
     return lines
 
 
-def _input(channel: Channel) -> str:
-    return f"channel {channel.id} ({channel.exchange.value}) from stage {channel.producer}"
+def _input(stage: Stage, channel: Channel) -> str:
+    how = f"{channel.exchange.value}{_which(stage, channel)}"
+    return f"channel {channel.id} ({how}) from stage {channel.producer}"
+
+
+def _which(stage: Stage, channel: Channel) -> str:
+    return f", input {channel.input + 1}" if stage.head.kind.has_two_inputs else ""
 
 
 def _output(channel: Channel) -> str:

@@ -161,6 +161,11 @@ class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
         """Return what PyFlink gives for a record without event time."""
         return NO_TIMESTAMP
 
+    def get_current_key(self) -> NoReturn:
+        """Refuse: a `KeyedCoProcessFunction` may run on streams without keys, as in PyFlink."""
+        message = "there is no current key: the stream has none; put key_by() before the step"
+        raise InvalidJobError(message)
+
     def timer_service(self) -> NoReturn:
         """Refuse, since timers do not exist yet."""
         _no_timers()

@@ -46,7 +46,9 @@ def test_a_plan_can_be_drawn() -> None:
 
 def test_a_plan_is_plain_data() -> None:
     data = render_json(word_count())
-    assert data["channels"] == [{"id": 0, "from_stage": 0, "to_stage": 1, "exchange": "hash"}]
+    assert data["channels"] == [
+        {"id": 0, "from_stage": 0, "to_stage": 1, "exchange": "hash", "input": 1}
+    ]
     source, keyed = data["stages"]
     assert source["operators"][0] == {
         "name": "Collection Source",
