@@ -7,10 +7,11 @@ same micro-batch.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.graph.plan import Plan, Stage
+from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.ids import ChannelId, StageId
 
@@ -40,9 +41,18 @@ class Group:
         """The stage that reads a source, or the channels from other groups."""
         return self.stages[0]
 
+    @property
+    def outputs(self) -> tuple[Channel, ...]:
+        """The channels to other groups."""
+        return tuple(c for s in self.stages for c in s.outputs if c.id not in self.inner)
 
-def group_stages(plan: Plan, transport: Transport) -> tuple[Group, ...]:
+
+def group_stages(
+    plan: Plan, transport: Transport, logged: Collection[ChannelId] = ()
+) -> tuple[Group, ...]:
     """Put stages together that the engine can run in one job.
+
+    Channels in `logged` must have a log, because something waits in them already.
 
     A stage goes with its producers if all of them are in one group. Fed by two groups it begins
     one of its own, so a group reads one source or channels, and so does a stage that was
@@ -52,7 +62,8 @@ def group_stages(plan: Plan, transport: Transport) -> tuple[Group, ...]:
     members: list[list[Stage]] = []
     for stage in plan.stages:
         feeding = {group_of[c.producer] for c in stage.inputs}
-        if transport is Transport.SHUFFLE and len(feeding) == 1 and not _is_cut(stage):
+        is_cut = _is_cut(stage) or any(c.id in logged for c in stage.inputs)
+        if transport is Transport.SHUFFLE and len(feeding) == 1 and not is_cut:
             group_of[stage.id] = feeding.pop()
         else:
             group_of[stage.id] = len(members)

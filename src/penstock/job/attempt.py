@@ -28,17 +28,19 @@ from penstock.graph.groups import Group
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
-from penstock.ids import CheckpointId, StageId
+from penstock.ids import ChannelId, CheckpointId, StageId
 from penstock.job.board import Board
+from penstock.job.channel_view import ChannelView
 from penstock.job.channel_snapshots import ChannelSnapshots
+from penstock.job.group_loop import GroupLoop, GroupParts
 from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
+from penstock.job.member import Member, MemberParts
 from penstock.job.positions import RetainedPositions
 from penstock.job.progress import Progress
 from penstock.job.report import MicroBatchReport
 from penstock.job.restore import RestoredJob
 from penstock.job.retained_output import RetainedOutput
 from penstock.job.settings import JobSettings
-from penstock.job.stage_loop import StageLoop, StageParts
 from penstock.job.stage_snapshot import StageSnapshots
 from penstock.job.stage_state import RestoredStage, StageState
 from penstock.job.submitter import Submitter
@@ -75,7 +77,7 @@ class AttemptParts:
 
 
 class Attempt:
-    """Runs a plan once: one thread per stage, until all have ended."""
+    """Runs a plan once: one thread per group of stages, until all have ended."""
 
     def __init__(self, parts: AttemptParts) -> None:
         self._parts = parts
@@ -88,7 +90,8 @@ class Attempt:
         self._inputs: dict[StageId, StageInput] = {}
         self._threads: list[threading.Thread] = []
         self._ends = channel_ends(parts.plan)
-        self._logs = {c.id: ChannelLog(self._bounds(c)) for c in self._plan.channels}
+        between = [c for group in parts.groups for c in group.outputs]
+        self._logs = {c.id: ChannelLog(self._bounds(c)) for c in between}
         for channel, entries in parts.restored.channels.items():
             for entry in entries:
                 self._logs[channel].append(entry)
@@ -107,8 +110,8 @@ class Attempt:
 
     def reset_sources(self) -> None:
         """Open every source where the restored checkpoint left it."""
-        for stage in self._plan.stages:
-            self._inputs[stage.id] = self._input(stage)
+        for group in self._parts.groups:
+            self._inputs[group.head.id] = self._input(group.head)
         reach(CrashPoint.RECOVERY_SOURCES_RESET)
 
     def reset_sinks(self) -> None:
@@ -145,15 +148,25 @@ class Attempt:
                 self._commits,
                 self,
             )
-        loops = [self._loop(stage) for stage in self._plan.stages]
+        loops = [self._loop(group) for group in self._parts.groups]
         self._threads = [
-            threading.Thread(target=loop.run, name=f"stage-{i}", daemon=True)
+            threading.Thread(target=loop.run, name=f"group-{i}", daemon=True)
             for i, loop in enumerate(loops)
         ]
         for thread in self._threads:
             thread.start()
         if self.coordinator is not None:
             self.coordinator.start()
+
+    def channels(self) -> ChannelView:
+        """Return its channels, to be looked at while it runs and after it."""
+        inner = {channel for group in self._parts.groups for channel in group.inner}
+        logs = {channel: log for channel, log in self._logs.items() if channel not in inner}
+        return ChannelView(self._plan, logs, self._held, self._layout.channel)
+
+    def _held(self) -> dict[ChannelId, CheckpointId]:
+        held = [given.held() for given in self._inputs.values()]
+        return {c: h.checkpoint for h in held if h is not None for c in h.bytes}
 
     # -- to the end -------------------------------------------------------------------------
 
@@ -176,10 +189,10 @@ class Attempt:
     def discarded(self, checkpoints: list[CheckpointId]) -> None:
         """Let sources and sinks forget what no snapshot needs any more."""
         self._parts.positions.forget(checkpoints)
-        for stage in self._plan.stages:
-            given = self._inputs[stage.id]
+        for group in self._parts.groups:
+            given = self._inputs[group.head.id]
             if isinstance(given, SourceInput):
-                given.release(self._parts.positions.lowest(stage.head.uid))
+                given.release(self._parts.positions.lowest(group.head.head.uid))
         if self._output is not None:
             self._commits.discard(self._output.forget(checkpoints))
 
@@ -280,8 +293,23 @@ class Attempt:
         )
         return publisher
 
-    def _loop(self, stage: Stage) -> StageLoop:
-        given = self._inputs[stage.id]
+    def _loop(self, group: Group) -> GroupLoop:
+        return GroupLoop(
+            GroupParts(
+                members=[self._member(stage) for stage in group.stages],
+                layout=self._layout,
+                settings=self._settings,
+                submitter=self._parts.submitter,
+                board=self._board,
+                input=self._inputs[group.head.id],
+                outputs={c.id: self._logs[c.id] for c in group.outputs},
+                coordinator=self.coordinator,
+                restored_from=self._parts.restored_from,
+                report=self._parts.report,
+            )
+        )
+
+    def _member(self, stage: Stage) -> Member:
         state = StageState(
             stage,
             self._layout,
@@ -291,30 +319,16 @@ class Attempt:
             self._parts.restored.stages.get(stage.id, RestoredStage()),
         )
         publishers = {n.id: self._publishers[n.id] for n in stage.nodes if n.id in self._publishers}
+        given = self._inputs.get(stage.id)
         source = given if isinstance(given, SourceInput) else None
         channels = ChannelSnapshots(
-            [self._ends[c.id] for c in stage.inputs],
+            [self._ends[c.id] for c in stage.inputs if c.id in self._logs],
             self._layout,
             self._parts.store.own_files,
             partial(self._tell, stage.name),
         )
-        return StageLoop(
-            StageParts(
-                stage=stage,
-                layout=self._layout,
-                settings=self._settings,
-                submitter=self._parts.submitter,
-                board=self._board,
-                input=given,
-                outputs={c.id: self._logs[c.id] for c in stage.outputs},
-                publishers=publishers,
-                state=state,
-                snapshots=StageSnapshots(stage, state, publishers, source, channels),
-                coordinator=self.coordinator,
-                restored_from=self._parts.restored_from,
-                report=self._parts.report,
-            )
-        )
+        snapshots = StageSnapshots(stage, state, publishers, source, channels)
+        return Member(MemberParts(stage, self._layout, state, publishers, snapshots))
 
     def _tell(self, stage: str, checkpoint: CheckpointId, event: StoryEvent, what: str) -> None:
         if self.coordinator is not None:

@@ -233,7 +233,7 @@ class Beginning:
         books.kept.remove_leftovers(layout)
         store = books.store(layout.attempt, layout.life)
         reach(CrashPoint.RECOVERY_RESOLVED)
-        groups = parts.group(plan)
+        groups = parts.group(plan, () if snapshot is None else snapshot.in_flight)
         submitter = parts.make_submitter(groups, layout)
         held.callback(_quietly, submitter.close)
         held.callback(_quietly, submitter.cancel)

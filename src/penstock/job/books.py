@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import PenstockError
 from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
-from penstock.ids import AttemptId, CheckpointId
+from penstock.ids import AttemptId, ChannelId, CheckpointId
 from penstock.job.kept_snapshots import KeptSnapshots
 from penstock.job.settings import JobSettings
 from penstock.job.submitter import Submitter
@@ -42,8 +42,8 @@ class JobParts:
     local_dir: HostDir
     fresh: bool
     program: JobFacts
-    group: Callable[[Plan], tuple[Group, ...]]
-    """Says which stages run together; called once per attempt."""
+    group: Callable[[Plan, Collection[ChannelId]], tuple[Group, ...]]
+    """Says which stages run together, if some channels must have a log; once per attempt."""
     make_submitter: Callable[[tuple[Group, ...], Layout], Submitter]
 
 

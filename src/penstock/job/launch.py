@@ -12,15 +12,18 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.checkpoint.job_dir import JobDir, JobFacts, job_key
 from penstock.checkpoint.journal import Journal
 from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.checkpoint.store import Completed
+from penstock.common.channel_info import ChannelInfo
 from penstock.common.checkpoint_options import FRESH
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
@@ -30,7 +33,8 @@ from penstock.common.job_status import JobStatus
 from penstock.errors import JobAlreadyRunningError, JobCancelledError, UnwritablePathError
 from penstock.graph.groups import Group, Transport, group_stages
 from penstock.graph.plan import Plan
-from penstock.ids import AttemptId, JobKey, StageId
+from penstock.ids import AttemptId, ChannelId, JobKey, StageId
+from penstock.job.channel_view import ChannelView
 from penstock.job.interrupts import Interrupts
 from penstock.job.job_run import JobParts, JobRun, JobState
 from penstock.job.report import MicroBatchReport
@@ -116,8 +120,8 @@ def launch(
             for stage in group.stages
         }
 
-    def group(plan: Plan) -> tuple[Group, ...]:
-        return group_stages(plan, settle_transport(settings.transport))
+    def group(plan: Plan, logged: Collection[ChannelId]) -> tuple[Group, ...]:
+        return group_stages(plan, settle_transport(settings.transport), logged)
 
     def submitter(groups: tuple[Group, ...], layout: Layout) -> Submitter:
         name = f"{key}-{layout.attempt}-{os.urandom(3).hex()}"
@@ -255,6 +259,16 @@ class LaunchedJob:
     def micro_batches(self) -> list[MicroBatchReport]:
         """Return the newest published micro-batches."""
         return self._run.reports()
+
+    def channels(self) -> list[ChannelInfo]:
+        """Return what waits in each channel; nothing while no attempt runs."""
+        view = self._run.channels()
+        return [] if view is None else view.facts()
+
+    def channel_rows(self, channel: str | int, limit: int | None) -> pa.Table:
+        """Return what waits in one channel, row by row."""
+        none_waits = ChannelView(self._plan, {}, dict, lambda _: Path())
+        return (self._run.channels() or none_waits).rows(channel, limit)
 
     def accumulators(self) -> dict[str, Any]:
         """Return what functions counted in published micro-batches, as `step.counter`."""

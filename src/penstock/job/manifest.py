@@ -11,8 +11,8 @@ from penstock.channel.segment import Segment
 from penstock.state.backends.base import StateRef
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """What was published of one micro-batch: the winning task attempts and what they staged."""
+class StageManifest(msgspec.Struct, frozen=True):
+    """What was published of one stage: the winning task attempts and what they staged."""
 
     stage: int
     batch: int
@@ -28,6 +28,12 @@ class Manifest(msgspec.Struct, frozen=True):
     """Per subtask, the state behind this micro-batch."""
     records_in: int = 0
     counters: dict[str, dict[str, int]] = {}
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What was published of one micro-batch, of all stages that ran in it together."""
+
+    stages: list[StageManifest]
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from penstock.channel.segment import Segment, Slice
-from penstock.job.manifest import Manifest, add_counts, read_manifest, write_manifest
+from penstock.job.manifest import Manifest, StageManifest, add_counts, read_manifest, write_manifest
 from penstock.state.backends.base import FileRef, StateRef
 
-MANIFEST = Manifest(
+STAGE = StageManifest(
     stage=1,
     batch=7,
     try_number=2,
@@ -20,6 +20,7 @@ MANIFEST = Manifest(
     records_in=4,
     counters={"uid": {"seen": 4}},
 )
+MANIFEST = Manifest([STAGE])
 
 
 def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path) -> None:

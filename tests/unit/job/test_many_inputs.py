@@ -27,7 +27,6 @@ from tests.unit.job.counting import (
     die,
     flip_a_byte,
     launched,
-    wait_for_records,
 )
 from tests.unit.support import eventually
 
@@ -61,6 +60,15 @@ def at_pace(numbers: Sequence[int], size: int, pause: float) -> list[Any]:
     for start in range(0, len(numbers), size):
         script += [Burst(numbers[start : start + size]), Pause(pause)]
     return script
+
+
+def wait_for_records(job: LaunchedJob, records: int) -> None:
+    """Wait until the counting step has published so many records."""
+
+    def counted_records() -> int:
+        return sum(r.records_in for r in job.micro_batches() if "KEYED" in r.stage_name)
+
+    eventually(lambda: counted_records() >= records)
 
 
 @dataclass
