@@ -11,68 +11,28 @@ Tables go to stdout as markdown, progress to stderr, raw numbers into a JSON fil
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from benchmarks.bench import RESULTS, Bench
 from benchmarks.checkpoints import cost, recovery, throughput
 from benchmarks.checkpoints.measured import series_of
-from benchmarks.job import TaskJob
 from benchmarks.plan import FEW_KEYS, MANY_KEYS
-from benchmarks.process import JobFailedError, Runner
-from benchmarks.report import Sheet, markdown_sheet
+from benchmarks.process import Runner
 from benchmarks.results import machine_facts
 from benchmarks.workload import default_cache
 
-RESULTS = Path(__file__).parents[1] / "results"
 BACKENDS = ("hashmap", "rocksdb")
 
 
-@dataclass
-class Bench:
-    """One run of some parts: how processes are started, what was said and what failed."""
-
-    chosen: argparse.Namespace
-    runner: Runner
-    progress: Console
-    failures: dict[str, str] = field(default_factory=dict)
-
-    def attempt(self, label: str, measure: Callable[[], Any]) -> Any | None:
-        """Measure one thing; a failure is told at the end and stops nothing else."""
-        self.progress.print(label, markup=False)
-        began = time.monotonic()
-        try:
-            found = measure()
-        except JobFailedError as error:
-            self.failures[label] = str(error)
-            self.progress.print(f"      failed: {error}", markup=False)
-            return None
-        self.progress.print(f"      {time.monotonic() - began:.0f} s in all")
-        return found
-
-    def save(self, part: str, measured: Any) -> None:
-        path = Path(self.chosen.results) / f"checkpoints-{part}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        document = {"machine": machine_facts(), "measured": measured, "failures": self.failures}
-        path.write_text(json.dumps(document, indent=2, default=str) + "\n")
-        self.progress.print(f"written to {path}", markup=False)
-
-    def show(self, sheet: Sheet) -> None:
-        if sheet.rows:
-            print(markdown_sheet(sheet) + "\n", flush=True)
-
-
-def run_throughput(bench: Bench) -> None:
-    chosen = bench.chosen
+def run_throughput(bench: Bench, chosen: argparse.Namespace) -> None:
     options = throughput.ThroughputOptions(
         backends=chosen.backends,
         keys=chosen.keys,
@@ -84,13 +44,12 @@ def run_throughput(bench: Bench) -> None:
         parallelism=chosen.parallelism,
         cache=chosen.cache,
     )
-    measured = _run_all(bench, "throughput", list(throughput.jobs(options)), _throughput_title)
+    measured = bench.run_all("throughput", list(throughput.jobs(options)), _throughput_title)
     bench.save("throughput", measured)
     bench.show(throughput.sheet(measured))
 
 
-def run_cost(bench: Bench) -> None:
-    chosen = bench.chosen
+def run_cost(bench: Bench, chosen: argparse.Namespace) -> None:
     options = cost.CostOptions(
         backends=chosen.backends,
         megabytes=chosen.megabytes or cost.MEGABYTES,
@@ -100,7 +59,7 @@ def run_cost(bench: Bench) -> None:
         rounds=chosen.checkpoints,
         directory=chosen.cache / "state",
     )
-    measured = _run_all(bench, "cost", list(cost.jobs(options)), _cost_title)
+    measured = bench.run_all("cost", list(cost.jobs(options)), _cost_title)
     bench.save("cost", measured)
     series = [series_of(given, result) for given, result in measured]
     for sheet in cost.sheets(series):
@@ -113,8 +72,7 @@ def run_cost(bench: Bench) -> None:
             bench.progress.print(f"drawn in {path}", markup=False)
 
 
-def run_recovery(bench: Bench) -> None:
-    chosen = bench.chosen
+def run_recovery(bench: Bench, chosen: argparse.Namespace) -> None:
     options = recovery.RecoveryOptions(
         backends=chosen.backends,
         megabytes=chosen.megabytes or recovery.MEGABYTES,
@@ -140,19 +98,6 @@ def run_recovery(bench: Bench) -> None:
 PARTS = {"throughput": run_throughput, "cost": run_cost, "recovery": run_recovery}
 
 
-def _run_all(
-    bench: Bench, part: str, jobs: Sequence[TaskJob], title: Callable[[dict[str, Any]], str]
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    measured = []
-    for number, job in enumerate(jobs, 1):
-        label = f"[{number}/{len(jobs)}] {part}: {title(job.given)}"
-        name = f"checkpoints-{part}-{number}"
-        found = bench.attempt(label, partial(bench.runner.run, job, name))
-        if found is not None:
-            measured.append((job.given, found))
-    return measured
-
-
 def _throughput_title(given: dict[str, Any]) -> str:
     interval = given["interval_s"]
     how = "no checkpoints" if interval is None else f"a checkpoint every {interval:g} s"
@@ -168,10 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner = Runner(
         Path(chosen.cache) / "jobs", chosen.parallelism, chosen.driver_memory, chosen.timeout
     )
-    bench = Bench(chosen, runner, Console(stderr=True, highlight=False))
+    bench = Bench("checkpoints", runner, chosen.results, Console(stderr=True, highlight=False))
     print(", ".join(f"{name} {value}" for name, value in machine_facts().items()) + "\n")
     for part in chosen.parts or PARTS:
-        PARTS[part](bench)
+        PARTS[part](bench, chosen)
     for label, reason in bench.failures.items():
         print(f"Failed: {label}: {reason}")
     return 1 if bench.failures else 0

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from benchmarks.checkpoints.gated_source import Gate, GatedSource, gate_named
-from penstock.checkpoint.history import CheckpointRecord, History, RecordStatus, Recovery
-from penstock.checkpoint.job_dir import JobDir
+from benchmarks.running_job import RunningJob, wait_until
+from penstock.checkpoint.history import CheckpointRecord, Recovery
 from penstock.checkpoint.metadata_codec import decode_metadata
-from penstock.checkpoint.store import Completed
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.common.job_client import JobClient
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.ids import JobKey
-from penstock.job.launch import LaunchedJob
 from penstock.job.report import MicroBatchReport
 
 MB = 1_000_000
@@ -31,7 +26,6 @@ GATE = "large-state"
 BUILD_AT_ONCE = 25_000
 PIECES = 8
 """Micro-batches that a change is spread over."""
-PATIENCE_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -62,13 +56,12 @@ class Store(KeyedProcessFunction[int, int, int]):
         yield value
 
 
-class LargeState:
+class LargeState(RunningJob):
     """The job while it runs in this process, with its source at a gate."""
 
     def __init__(self, shape: StateShape, directory: Path, settings: Mapping[str, str]) -> None:
         self.shape = shape
         self.gate: Gate = gate_named(GATE)
-        self._dir = JobDir(directory, JobKey(JOB_ID))
         env = StreamExecutionEnvironment.get_execution_environment(
             _configuration(shape, directory, settings)
         )
@@ -81,11 +74,7 @@ class LargeState:
             .uid(KEYED_STEP)
             .sink_to(DiscardingSink())
         )
-        self.client: JobClient = env.execute_async("large state")
-
-    @property
-    def history(self) -> History:
-        return History(self._dir.storage)
+        super().__init__(env.execute_async("large state"), directory, JOB_ID)
 
     def build(self) -> None:
         """Put a value under every key."""
@@ -98,49 +87,29 @@ class LargeState:
         return self.gate.let_through(records, at_once)
 
     def wait_until_planned(self, position: int) -> None:
-        _wait(lambda: self.gate.planned >= position, f"position {position} is not reached")
+        wait_until(lambda: self.gate.planned >= position, f"position {position} is not reached")
 
     def wait_until_processed(self, records: int) -> None:
         """Wait until the keyed step has published so many records in this process."""
-        _wait(lambda: self.processed() >= records, f"{records} records are not processed")
-
-    def processed(self) -> int:
-        """How many records the keyed step has published; an error if the job has ended."""
-        result = self.client.get_job_execution_result()
-        if result.done():
-            result.result()
-            msg = "the job has ended"
-            raise RuntimeError(msg)
-        return sum(one.records_in for one in self.keyed_reports())
+        wait_until(
+            lambda: self.processed(KEYED_STEP) >= records, f"{records} records are not processed"
+        )
 
     def keyed_reports(self) -> list[MicroBatchReport]:
-        return [one for one in self.client.get_micro_batches() if KEYED_STEP in one.stage_name]
+        return self.reports_of(KEYED_STEP)
 
-    def checkpoint(self) -> tuple[CheckpointRecord, int]:
+    def checkpoint_and_position(self) -> tuple[CheckpointRecord, int]:
         """Take a checkpoint now; return its record, and where the source stood in it."""
-        # The public way, through the job's directory, is polled: the barrier would come too late.
-        run = cast("LaunchedJob", self.client._job)._run
-        completed: Completed = run.checkpoint().result(PATIENCE_S)
-        path = Path(completed.path) / "_metadata"
+        record, directory = self.checkpoint()
+        path = directory / "_metadata"
         metadata = decode_metadata(path.read_bytes(), str(path))
         position = next(
             sum(o.source.positions.values()) for o in metadata.operators if o.source is not None
         )
-        _wait(lambda: self._record(completed.checkpoint) is not None, "there is no record of it")
-        record = self._record(completed.checkpoint)
-        assert record is not None
         return record, position
 
     def recoveries(self) -> list[Recovery]:
         return self.history.recoveries()
-
-    def cancel(self) -> None:
-        self.client.cancel()
-        cast("LaunchedJob", self.client._job).wait_for_end(60.0)
-
-    def _record(self, checkpoint: int) -> CheckpointRecord | None:
-        record = self.history.checkpoint(checkpoint)
-        return record if record and record.status is RecordStatus.COMPLETED else None
 
 
 def _configuration(
@@ -161,12 +130,3 @@ def _configuration(
     for key, value in chosen.items():
         config.set_string(key, value)
     return config
-
-
-def _wait(is_true: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_true():
-        if time.monotonic() > end:
-            msg = f"{otherwise} after {PATIENCE_S:.0f} s"
-            raise TimeoutError(msg)
-        time.sleep(0.005)

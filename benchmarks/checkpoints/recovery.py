@@ -186,7 +186,7 @@ def _first_result(job: LargeState) -> float:
     new: list[float] = []
 
     def is_there() -> bool:
-        job.processed()
+        job.check()
         new[:] = [
             one.published
             for one in job.keyed_reports()

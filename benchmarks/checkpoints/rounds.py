@@ -75,7 +75,7 @@ def _checkpoint(
     job.wait_until_planned(end - records // PIECES)
     batches = len(job.keyed_reports())
     watches.take()
-    record, position = job.checkpoint()
+    record, position = job.checkpoint_and_position()
     parts = watches.take()
     job.wait_until_processed(end)
     snapshots = [one.phases.get("snapshot", 0.0) for one in job.keyed_reports()[batches:]]

@@ -19,13 +19,12 @@ from typing import Any
 from benchmarks.job import TaskJob
 from benchmarks.penstock_keyed import KEYED_STEP, configuration, updates
 from benchmarks.report import DASH, Sheet
+from benchmarks.running_job import RunningJob
 from benchmarks.workload import Workload
-from penstock.checkpoint.history import CheckpointRecord, History, RecordStatus
-from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.history import CheckpointRecord, RecordStatus
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
-from penstock.ids import JobKey
 from penstock.job.report import MicroBatchReport
 
 JOB_ID = "throughput"
@@ -116,6 +115,7 @@ def _measure(
     env = StreamExecutionEnvironment.get_execution_environment(config)
     updates(env, str(words)).sink_to(DiscardingSink())
     client = env.execute_async("throughput")
+    job = RunningJob(client, directory / "checkpoints", JOB_ID)
     result = client.get_job_execution_result()
     end: float | None = None
     while end is None or time.time() < end:
@@ -123,25 +123,21 @@ def _measure(
             result.result()
             msg = "the input ended before the time was over"
             raise RuntimeError(msg)
-        keyed = [one for one in client.get_micro_batches() if KEYED_STEP in one.stage_name]
+        keyed = job.reports_of(KEYED_STEP)
         if end is None and keyed:
             end = keyed[0].published + seconds
         time.sleep(0.1)
-    reports = client.get_micro_batches()
-    checkpoints = History(JobDir(directory / "checkpoints", JobKey(JOB_ID)).storage).checkpoints()
+    reports, checkpoints = job.reports_of(KEYED_STEP), job.history.checkpoints()
     client.cancel()
     result.exception()
     return reports, checkpoints
 
 
 def steady(reports: Sequence[MicroBatchReport], warm_up: float) -> tuple[int, float]:
-    """Records and seconds of the keyed step's micro-batches behind the warm-up."""
-    keyed = sorted(
-        (one for one in reports if KEYED_STEP in one.stage_name), key=lambda one: one.published
-    )
-    begins = keyed[0].published + warm_up
-    before = [one for one in keyed if one.published <= begins]
-    counted = keyed[len(before) :]
+    """Records and seconds of one stage's micro-batches behind the warm-up."""
+    begins = reports[0].published + warm_up
+    before = [one for one in reports if one.published <= begins]
+    counted = reports[len(before) :]
     rows = sum(one.records_in for one in counted)
     return rows, counted[-1].published - before[-1].published
 

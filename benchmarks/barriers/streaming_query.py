@@ -1,0 +1,103 @@
+"""How long the micro-batches of a streaming query take that has one exchange and hardly any data.
+
+Source, shuffle by key, a Python step, results collected in `foreachBatch`; the next micro-batch
+starts as soon as the one before is done.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks import bare_loop
+from benchmarks.structured import session
+
+NUMBERS = "numbers made by Spark"
+FILES = "watched directory"
+SOURCES = (NUMBERS, FILES)
+PATIENCE_S = 120.0
+
+
+def run(source: str, rate: float, seconds: float, warm_up: float) -> dict[str, Any]:
+    """Run a query for some seconds behind a warm-up; the seconds of each of its micro-batches."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as where:
+        spark = session({})
+        if source == NUMBERS:
+            fed = _measure(_numbers(spark, rate), Path(where), seconds, warm_up)
+        else:
+            with _Feed(Path(where, "records"), rate) as feed:
+                lines = spark.readStream.text(str(feed.directory))
+                words = lines.withColumnRenamed("value", "word")
+                fed = _measure(words, Path(where), seconds, warm_up)
+    taken = [float(report.durationMs["triggerExecution"]) / 1000 for report in fed]
+    print(f"{len(taken)} micro-batches", flush=True)
+    return {"micro_batches": taken, "rows": [report.numInputRows for report in fed]}
+
+
+def _numbers(spark: SparkSession, rate: float) -> DataFrame:
+    # The rate source proper makes whole seconds; of this one a micro-batch gets what is due in
+    # about the time that it takes.
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", round(rate / 5))
+    return numbers.load().selectExpr("cast(value as string) as word")
+
+
+def _measure(words: DataFrame, directory: Path, seconds: float, warm_up: float) -> list[Any]:
+    query = (
+        bare_loop.build(words)
+        .writeStream.foreachBatch(lambda batch, _: batch.collect())
+        .outputMode("append")
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+    def fed() -> list[Any]:
+        return [report for report in query.recentProgress if report.numInputRows]
+
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while not fed():
+            if time.monotonic() > end or not query.isActive:
+                msg = f"no micro-batch of the query; {query.exception()}"
+                raise RuntimeError(msg)
+            time.sleep(0.1)
+        time.sleep(warm_up)
+        before = fed()[-1].batchId
+        time.sleep(seconds)
+        return [report for report in fed() if report.batchId > before]
+    finally:
+        query.stop()
+
+
+class _Feed:
+    """Drops a file into a directory, again and again, with as many lines as came due."""
+
+    def __init__(self, directory: Path, rate: float, pause: float = 0.05) -> None:
+        self.directory = directory
+        self._rows = max(1, round(rate * pause))
+        self._pause = pause
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Feed:
+        self.directory.mkdir()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ends.wait(self._pause):
+            name = f"{number:09d}.txt"
+            draft = self.directory.with_name(name)
+            draft.write_text("".join(f"k{number + row:07d}\n" for row in range(self._rows)))
+            draft.rename(self.directory / name)
+            number += self._rows
