@@ -104,6 +104,22 @@ def decoder_for(
     return decode
 
 
+def column_type(type_info: TypeInformation | None) -> pa.DataType | None:
+    """Return the type of one column of such records, None if they do not fit into one as such.
+
+    Flat rows and tuples make a struct of their fields.
+    """
+    if isinstance(type_info, BasicTypeInfo):
+        return _ARROW[type_info.kind][0] if type_info.kind in _ARROW else None
+    fields = None if type_info is None else _flat_fields(type_info)
+    if fields is None:
+        return None
+    names = [f"f{i}" for i in range(len(fields))]
+    if isinstance(type_info, RowTypeInfo):
+        names = type_info.get_field_names()
+    return pa.struct([(name, arrow) for name, (arrow, _) in zip(names, fields, strict=True)])
+
+
 def _flat_fields(
     type_info: TypeInformation,
 ) -> list[tuple[pa.DataType, frozenset[type]]] | None:

@@ -61,6 +61,9 @@ class Bounds:
 
     max_records: int
     max_bytes: int
+    max_micro_batches: int = 2
+    """Of the consumer. Two keep it busy; more would not make it faster, and every barrier that is
+    aligned has to wait behind them."""
 
 
 UNBOUNDED = Bounds(sys.maxsize, sys.maxsize)
@@ -93,6 +96,11 @@ class ChannelLog:
         with self._lock:
             return tuple(self._entries)
 
+    def look(self) -> tuple[int, Sequence[Entry]]:
+        """Return the position of the first entry that waits, and all of them; for any thread."""
+        with self._lock:
+            return self._position, tuple(self._entries)
+
     @property
     def size(self) -> int:
         """How many bytes wait in the channel."""
@@ -114,14 +122,10 @@ class ChannelLog:
         return self._ended
 
     def is_full(self) -> bool:
-        """Whether the producer must not start another micro-batch; only data counts.
-
-        Two micro-batches of the consumer keep it busy. More would not make it faster, and every
-        barrier would have to wait behind them.
-        """
+        """Whether the producer must not start another micro-batch; only data counts."""
         most = self._bounds.max_records
         if self.wanted is not None:
-            most = min(most, 2 * self.wanted)
+            most = min(most, self._bounds.max_micro_batches * self.wanted)
         return self._rows >= most or self._bytes >= self._bounds.max_bytes
 
     def is_complete(self) -> bool:

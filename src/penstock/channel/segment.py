@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -42,6 +43,18 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
         return sum(s.rows for part in self.slices for s in part)
 
 
+class SliceWriter(Protocol):
+    """Takes the slices of one task for one channel, to wherever they go."""
+
+    def write(self, consumer: int, columns: Columns, key: pa.Array | None = None) -> None:
+        """Append records for one consumer, with their dictionary-encoded keys if keyed."""
+        ...
+
+    def finish(self) -> Segment | None:
+        """End; return the segment file that was written, None if there is none."""
+        ...
+
+
 class SegmentWriter:
     """Writes one segment file; nothing is created before the first record."""
 
@@ -53,23 +66,12 @@ class SegmentWriter:
 
     def write(self, consumer: int, columns: Columns, key: pa.Array | None = None) -> None:
         """Append records for one consumer, with their dictionary-encoded keys if keyed."""
-        layout, arrays = columns
-        names = [f"v{i}" for i in range(len(arrays))]
-        if key is not None:
-            arrays, names = [key, *arrays], [_KEY, *names]
-        batch = pa.record_batch(arrays, names=names)
-        batch = batch.replace_schema_metadata({_LAYOUT: layout.value.encode()})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        data = sink.getvalue()
+        data, rows = encode_slice(columns, key)
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = pa.OSFile(str(self._path), "wb")
         self._file.write(data)
-        self._slices[consumer].append(
-            Slice(self._offset, data.size, batch.num_rows, zlib.crc32(data))
-        )
+        self._slices[consumer].append(Slice(self._offset, data.size, rows, zlib.crc32(data)))
         self._offset += data.size
 
     def finish(self) -> Segment | None:
@@ -92,6 +94,13 @@ class SegmentPart:
         self.key: pa.DictionaryArray | None = batch.column(0) if keyed else None
         self.columns: list[pa.Array] = batch.columns[1:] if keyed else batch.columns
 
+    def shorten(self, rows: int) -> None:
+        """Leave out all but the first rows."""
+        if rows < self.rows:
+            self.rows = rows
+            self.key = None if self.key is None else self.key.slice(0, rows)
+            self.columns = [column.slice(0, rows) for column in self.columns]
+
 
 def read_slices(path: Path, slices: list[Slice]) -> Iterator[SegmentPart]:
     """Yield the parts of a segment file, without copying them.
@@ -113,5 +122,24 @@ def read_slices(path: Path, slices: list[Slice]) -> Iterator[SegmentPart]:
         data = mapped.slice(part.offset, part.length)
         if zlib.crc32(data) != part.crc:
             raise CorruptSegmentError(str(path), f"checksum differs at byte {part.offset}")
-        with pa.ipc.open_stream(data) as stream:
-            yield SegmentPart(stream.read_next_batch())
+        yield decode_slice(data)
+
+
+def encode_slice(columns: Columns, key: pa.Array | None) -> tuple[pa.Buffer, int]:
+    """Return records as the bytes of a slice, and how many they are."""
+    layout, arrays = columns
+    names = [f"v{i}" for i in range(len(arrays))]
+    if key is not None:
+        arrays, names = [key, *arrays], [_KEY, *names]
+    batch = pa.record_batch(arrays, names=names)
+    batch = batch.replace_schema_metadata({_LAYOUT: layout.value.encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue(), batch.num_rows
+
+
+def decode_slice(data: pa.Buffer) -> SegmentPart:
+    """Read the bytes of a slice, without copying them."""
+    with pa.ipc.open_stream(data) as stream:
+        return SegmentPart(stream.read_next_batch())

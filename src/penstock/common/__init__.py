@@ -1,5 +1,6 @@
 """What programs of every kind share: types, rows, configuration, time."""
 
+from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config_options import ConfigOption, ConfigOptions
 from penstock.common.configuration import Configuration
@@ -23,6 +24,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 
 __all__ = [
     "ByteArraySchema",
+    "ChannelInfo",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -13,7 +14,10 @@ from penstock.common.job_status import JobStatus
 from penstock.common.option_kinds import LOCAL_PATH
 from penstock.errors import InvalidJobError, PenstockError
 
-__all__ = ["JobClient", "RunningJob"]
+__all__ = ["JobClient", "MakeFrame", "RunningJob"]
+
+MakeFrame = Callable[[Any, Any], Any]
+"""Makes a DataFrame of an Arrow table, in a Spark session or, given None, in the active one."""
 
 
 class RunningJob(Protocol):
@@ -41,6 +45,14 @@ class RunningJob(Protocol):
         """Return the newest published micro-batches."""
         ...
 
+    def channels(self) -> list[ChannelInfo]:
+        """Return what waits in each channel."""
+        ...
+
+    def channel_rows(self, channel: str | int, limit: int | None) -> Any:
+        """Return an Arrow table of what waits in one channel."""
+        ...
+
     def savepoint(self, directory: str | None) -> Future[str]:
         """Write a savepoint and go on; without a directory, where the configuration says."""
         ...
@@ -53,8 +65,9 @@ class RunningJob(Protocol):
 class JobClient:
     """Watches and controls one job; returned by `execute_async`."""
 
-    def __init__(self, job: RunningJob) -> None:
+    def __init__(self, job: RunningJob, make_frame: MakeFrame) -> None:
         self._job = job
+        self._make_frame = make_frame
 
     def get_job_id(self) -> JobID:
         """Return the job's id."""
@@ -96,6 +109,29 @@ class JobClient:
     def get_micro_batches(self) -> list[Any]:
         """Return the newest published micro-batches, a `MicroBatchReport` each."""
         return self._job.micro_batches()
+
+    def get_channels(self) -> list[ChannelInfo]:
+        """Return what waits in each channel now; an empty list while no attempt runs."""
+        return self._job.channels()
+
+    def read_channel(
+        self, channel: str | int, spark: Any = None, limit: int | None = 100_000
+    ) -> Any:
+        """Return a Spark DataFrame of what waits in a channel now: for a look, not for work.
+
+        The channel is named as in `get_channels`, or by its id. Without a session the active one
+        is taken. It is read on the driver, at most `limit` rows, None being all; the job
+        goes on meanwhile, and what it consumes before it was read is left out.
+
+        Columns: `position` in the channel's log, `kind` (record, barrier, end of input),
+        `checkpoint` of a barrier, `subtask` of the consumer that a record is for, its `key` as
+        text, and its `value`: typed if the type is declared and basic, or a row or tuple of such;
+        else as text.
+
+        Raises:
+            UnknownChannelError: the job has no such channel.
+        """
+        return self._make_frame(self._job.channel_rows(channel, limit), spark)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Return the job's result; it fails as the job failed."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.channel_info import ChannelInfo
 from penstock.common.checkpoint_options import INCREMENTAL_CHECKPOINTS, SAVEPOINT_DIR
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
@@ -44,7 +45,7 @@ from penstock.datastream.state_backend import (
     HashMapStateBackend,
     StateBackend,
 )
-from penstock.errors import InvalidJobError
+from penstock.errors import InvalidJobError, UnknownChannelError
 from penstock.graph.job_graph import GraphSettings, build_job_graph
 from penstock.graph.plan import Plan, plan_job
 from penstock.graph.transformation import OperatorKind, Transformation, Upstream
@@ -272,8 +273,8 @@ class StreamExecutionEnvironment(AsksForPyFlink):
         """Start the program and return a client for it."""
         if (take := _explaining.get()) is not None:
             take(self._plan(job_name))
-            return JobClient(_NeverRun())
-        return JobClient(self._launch(job_name))
+            return JobClient(_NeverRun(), _frame)
+        return JobClient(self._launch(job_name), _frame)
 
     def get_execution_plan(self) -> str:
         """Return stages, channels and chains of the program as JSON."""
@@ -384,6 +385,14 @@ class _NeverRun:
         """Return nothing."""
         return []
 
+    def channels(self) -> list[ChannelInfo]:
+        """Return nothing."""
+        return []
+
+    def channel_rows(self, channel: str | int, limit: int | None) -> Any:
+        """Refuse: there is nothing to look into."""
+        raise UnknownChannelError(channel, [])
+
     def savepoint(self, directory: str | None) -> Future[str]:
         """Return no path."""
         path: Future[str] = Future()
@@ -400,6 +409,12 @@ def _on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> Lau
     from penstock.spark.launch import launch_on_spark
 
     return launch_on_spark(plan, configuration, batch_mode)
+
+
+def _frame(rows: Any, spark: Any) -> Any:
+    from penstock.spark.channel_frame import channel_frame
+
+    return channel_frame(rows, spark)
 
 
 def _cores() -> int:

@@ -47,6 +47,7 @@ from penstock.errors.job import (
     MicroBatchFailedError,
     StepError,
     TypeMismatchError,
+    UnknownChannelError,
     UnserializableFunctionError,
     UserFunctionError,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "TextDecodingError",
     "TooManyFailedCheckpointsError",
     "TypeMismatchError",
+    "UnknownChannelError",
     "UnknownJobError",
     "UnknownOptionError",
     "UnserializableFunctionError",

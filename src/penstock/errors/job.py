@@ -24,6 +24,19 @@ class InvalidJobError(PenstockError):
     """A program cannot be run as it was written; the text says what to change."""
 
 
+class UnknownChannelError(PenstockError):
+    """A channel was asked for that the job does not have; ``known`` are those it has."""
+
+    def __init__(self, channel: str | int, known: list[str]) -> None:
+        super().__init__(channel, known)
+        self.channel = channel
+        self.known = known
+
+    def __str__(self) -> str:
+        there = f"it has {', '.join(map(repr, self.known))}" if self.known else "it has none"
+        return f"the job has no channel {self.channel!r}: {there}"
+
+
 class DuplicateUidError(InvalidJobError):
     """Two steps of one job carry the same uid."""
 

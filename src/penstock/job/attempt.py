@@ -30,8 +30,8 @@ from penstock.graph.plan import Channel, Plan, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
 from penstock.ids import ChannelId, CheckpointId, StageId
 from penstock.job.board import Board
-from penstock.job.channel_view import ChannelView
 from penstock.job.channel_snapshots import ChannelSnapshots
+from penstock.job.channel_view import ChannelView
 from penstock.job.group_loop import GroupLoop, GroupParts
 from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
 from penstock.job.member import Member, MemberParts

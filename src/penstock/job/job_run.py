@@ -30,6 +30,7 @@ from penstock.errors import (
 from penstock.job.attempt import Attempt
 from penstock.job.beginning import Beginning, Begun
 from penstock.job.books import Books, JobParts
+from penstock.job.channel_view import ChannelView
 from penstock.job.manifest import add_counts
 from penstock.job.report import MicroBatchReport
 from penstock.job.requests import Requests
@@ -140,6 +141,11 @@ class JobRun:
         """Return what functions counted in published micro-batches, by operator uid."""
         with self._lock:
             return {uid: dict(counts) for uid, counts in self._counters.items()}
+
+    def channels(self) -> ChannelView | None:
+        """Return the channels of the present attempt, None between two of them and at the end."""
+        begun = self._begun
+        return None if begun is None else begun.attempt.channels()
 
     def checkpoint(self) -> Future[Completed]:
         """Ask for a checkpoint now."""

@@ -25,6 +25,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "CorruptIngestionLogError": ("/a", 7, "why"),
     "CorruptSegmentError": ("/a", "why"),
     "CorruptStateError": ("/a", "why"),
+    "UnknownChannelError": ("a -> c", ["a -> b"]),
     "DuplicateUidError": ("mine", "a.py:1", "a.py:2"),
     "JobCancelledError": ("job",),
     "LockedIngestionLogError": ("/a",),
