@@ -24,6 +24,7 @@ from penstock.errors import UnknownOptionError
 
 __all__ = [
     "CHANNEL_MAX_BYTES",
+    "CHANNEL_MAX_MICRO_BATCHES",
     "CHANNEL_MAX_RECORDS",
     "EXCHANGE",
     "INGESTION_DIR",
@@ -123,6 +124,13 @@ CHANNEL_MAX_RECORDS = ConfigOption(
 CHANNEL_MAX_BYTES = ConfigOption(
     "penstock.channel.max-bytes", MEMORY_SIZE, 512 << 20, "Most bytes in flight on one channel."
 )
+CHANNEL_MAX_MICRO_BATCHES = ConfigOption(
+    "penstock.channel.max-micro-batches",
+    POSITIVE_INTEGER,
+    2,
+    "Most micro-batches of its consumer in flight on one channel: more take up longer bursts, and "
+    "aligned barriers wait behind them.",
+)
 WORK_DIR: ConfigOption[str | None] = ConfigOption(
     "penstock.work-dir",
     STRING,
@@ -167,6 +175,7 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (
     EXCHANGE,
     CHANNEL_MAX_RECORDS,
     CHANNEL_MAX_BYTES,
+    CHANNEL_MAX_MICRO_BATCHES,
     WORK_DIR,
     STATE_LOCAL_DIR,
     STATE_COMPACT_AFTER_DELTAS,

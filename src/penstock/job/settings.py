@@ -11,6 +11,7 @@ from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.common.known_options import (
     CHANNEL_MAX_BYTES,
+    CHANNEL_MAX_MICRO_BATCHES,
     CHANNEL_MAX_RECORDS,
     EXCHANGE,
     INGESTION_DIR,
@@ -63,7 +64,9 @@ def read_settings(
             maximum=read(configuration, MICRO_BATCH_MAX_RECORDS),
         ),
         bounds=Bounds(
-            read(configuration, CHANNEL_MAX_RECORDS), read(configuration, CHANNEL_MAX_BYTES)
+            read(configuration, CHANNEL_MAX_RECORDS),
+            read(configuration, CHANNEL_MAX_BYTES),
+            read(configuration, CHANNEL_MAX_MICRO_BATCHES),
         ),
         transport=_transport(read(configuration, EXCHANGE), batch_mode),
         max_tries=read(configuration, MICRO_BATCH_MAX_TRIES),
