@@ -10,7 +10,6 @@ import operator
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.channel.columns import Columns, Layout, encoder_for
-from penstock.channel.segment import Segment, SegmentWriter
+from penstock.channel.segment import Segment, SliceWriter
 from penstock.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -50,13 +49,17 @@ class Emitter(ABC):
     """Takes the records of one task for one output channel."""
 
     def __init__(
-        self, channel: Channel, type_info: TypeInformation | None, path: Path, step: str
+        self,
+        channel: Channel,
+        type_info: TypeInformation | None,
+        writer: SliceWriter,
+        step: str,
     ) -> None:
         self._channel = channel
         self._step = step
         self._consumers = channel.consumer_parallelism
         self._encode = encoder_for(type_info)
-        self._writer = SegmentWriter(path, self._consumers)
+        self._writer = writer
         self._records: list[Any] = []
         self._arrays: list[pa.Array] = []
         """A source gives either lists or arrays: both are never in use together."""
@@ -98,7 +101,7 @@ class Emitter(ABC):
             self._write(array.to_pylist(), array)
 
     def finish(self) -> Segment | None:
-        """Write the rest and say what was written."""
+        """Write the rest and say what was written, if it is a file."""
         self.flush()
         return self._writer.finish()
 
@@ -132,11 +135,11 @@ class KeyEmitter(Emitter):
         self,
         channel: Channel,
         type_info: TypeInformation | None,
-        path: Path,
+        writer: SliceWriter,
         step: str,
         select: Callable[[Any], Any],
     ) -> None:
-        super().__init__(channel, type_info, path, step)
+        super().__init__(channel, type_info, writer, step)
         self._select = select
         self._codec = KeyCodec(channel.partitioning.key_type, _KEY_BY)
         self._own_key_classes = _own_key_classes(type_info, channel.partitioning.key_type)
@@ -193,11 +196,11 @@ class DealEmitter(Emitter):
         self,
         channel: Channel,
         type_info: TypeInformation | None,
-        path: Path,
+        writer: SliceWriter,
         step: str,
         subtask: int,
     ) -> None:
-        super().__init__(channel, type_info, path, step)
+        super().__init__(channel, type_info, writer, step)
         self._subtask = subtask
         # Every subtask starts its round elsewhere, so that small batches spread too.
         self._next = random.randrange(self._consumers) if self._consumers > 1 else 0

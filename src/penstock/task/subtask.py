@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.channel.columns import decoder_for
-from penstock.channel.segment import read_slices
+from penstock.channel.segment import SegmentWriter, SliceWriter, read_slices
 from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
@@ -49,6 +49,7 @@ from penstock.task.messages import (
     Instruction,
 )
 from penstock.task.operators import Operators, callable_of
+from penstock.task.parcels import Mail
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,14 @@ def run_subtask(
     instruction: Instruction,
     who: TaskAttempt,
     batches: Iterator[pa.RecordBatch] | None = None,
+    mail: Mail | None = None,
 ) -> Acknowledgement:
     """Run one subtask; called in a worker, once per task attempt.
 
-    `batches` is what Spark itself read, for a source that leaves reading to it. An error that
-    a retry would not change comes back inside the acknowledgement; any other exception is the
-    task attempt's failure and Spark's to retry.
+    `batches` is what Spark itself read, for a source that leaves reading to it. `mail` is what
+    comes and goes by Spark's shuffle, where the stage has such channels. An error that a retry
+    would not change comes back inside the acknowledgement; any other exception is the task
+    attempt's failure and Spark's to retry.
     """
     staged = StagedName(
         instruction.attempt,
@@ -109,7 +112,7 @@ def run_subtask(
         who.task_attempt_id,
     )
     try:
-        return _Run(task, instruction, who, staged, batches).acknowledge()
+        return _Run(task, instruction, who, staged, batches, mail or Mail()).acknowledge()
     except StepFailed as failed:
         return Acknowledgement(who.subtask, str(staged), failure=pack(failed.error))
     except PenstockError as error:
@@ -124,11 +127,13 @@ class _Run:
         who: TaskAttempt,
         staged: StagedName,
         batches: Iterator[pa.RecordBatch] | None,
+        mail: Mail,
     ) -> None:
         self._instruction = instruction
         self._who = who
         self._staged = staged
         self._batches = batches
+        self._mail = mail
         self._work = instruction.work[who.subtask]
         self._clock = _Phases()
         self._task, self._operators, self._is_new = self._functions_for(task)
@@ -238,13 +243,18 @@ class _Run:
         self._operators.notify(self._instruction.notices)
 
     def _emitter(self, channel: Channel) -> Emitter:
-        path = self._layout.channel(channel.id) / f"{self._staged}.arrow"
+        writer: SliceWriter
+        if channel.id in self._task.inner:
+            writer = self._mail.outbox.writer(channel)
+        else:
+            path = self._layout.channel(channel.id) / f"{self._staged}.arrow"
+            writer = SegmentWriter(path, channel.consumer_parallelism)
         type_info = self._task.types[channel.source_node]
         step = next(n.name for n in self._stage.nodes if n.id == channel.source_node)
         if channel.exchange is Exchange.HASH:
             select = callable_of(channel.partitioning.key_selector, KeySelector)
-            return KeyEmitter(channel, type_info, path, step, select)
-        return DealEmitter(channel, type_info, path, step, self._who.subtask)
+            return KeyEmitter(channel, type_info, writer, step, select)
+        return DealEmitter(channel, type_info, writer, step, self._who.subtask)
 
     def _writer(self, node: Node) -> SinkWriter:
         context = WriterContext(
@@ -375,6 +385,8 @@ class _Run:
                 path = self._layout.channel(channel.id) / read.name
                 for part in read_slices(path, read.slices):
                     yield Part(part, decode, channel.input)
+            for part in self._mail.inbox.parts(channel.id):
+                yield Part(part, decode, channel.input)
 
 
 class _Phases:

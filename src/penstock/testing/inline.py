@@ -1,7 +1,7 @@
 """Micro-batches without Spark: every subtask runs in the calling thread, one after the other.
 
-For tests of functions and of the loops. It runs the same subtask code on the same files as
-Spark does; what it cannot show is another process, another host, or a lost task.
+For tests of functions and of the loops. It runs the same subtask code on the same files and the
+same parcels as Spark does; what it cannot show is another process, another host, or a lost task.
 """
 
 from __future__ import annotations
@@ -15,24 +15,19 @@ from penstock.common.configuration import Configuration
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
+from penstock.graph.seating import Seating, seating
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
 from penstock.job.submitter import R, W
-from penstock.task.messages import (
-    Acknowledgement,
-    Instruction,
-    decode_acknowledgement,
-    decode_instructions,
-    encode,
-)
-from penstock.task.subtask import TaskAttempt, run_subtask
+from penstock.task.level import Level, by_member
+from penstock.task.messages import Acknowledgement, Instruction, decode_instructions
 
 
 class InlineSubmitter:
     """Runs micro-batches in this process."""
 
     def __init__(self, groups: tuple[Group, ...], tasks: dict[StageId, bytes]) -> None:
-        self._groups = groups
+        self._seatings = {group.head.id: seating(group) for group in groups}
         self._tasks = tasks
         self._task_attempts = itertools.count()
         self.submitted = 0
@@ -41,20 +36,29 @@ class InlineSubmitter:
     def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
         """Run all subtasks; what passes between driver and task is encoded as it would be."""
         self.submitted += 1
-        return [self._run(read) for read in decode_instructions(path.read_bytes())]
+        read = decode_instructions(path.read_bytes())
+        seats = self._seatings[StageId(read[0].stage)]
+        outgoing: list[tuple[int, bytes]] = []
+        for number in range(len(seats.levels)):
+            incoming: dict[int, list[bytes]] = {}
+            # A shuffle keeps no order: whoever relies on one shall see it here.
+            for partition, data in reversed(outgoing):
+                incoming.setdefault(partition, []).append(data)
+            outgoing = self._run_level(Level(seats, number, read), seats, incoming)
+        return by_member((data for _, data in outgoing), seats)
 
-    def _run(self, read: Instruction) -> list[Acknowledgement]:
+    def _run_level(
+        self, level: Level, seats: Seating, incoming: dict[int, list[bytes]]
+    ) -> list[tuple[int, bytes]]:
         return [
-            decode_acknowledgement(
-                encode(
-                    run_subtask(
-                        self._tasks[StageId(read.stage)],
-                        read,
-                        TaskAttempt(subtask, next(self._task_attempts), 0),
-                    )
-                )
+            parcel
+            for partition in range(seats.width(level.number))
+            for parcel in level.run(
+                partition,
+                (next(self._task_attempts), 0),
+                self._tasks.__getitem__,
+                incoming.get(partition, []),
             )
-            for subtask in range(len(read.work))
         ]
 
     def each(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.channel.columns import decoder_for
-from penstock.channel.segment import read_slices
+from penstock.channel.segment import SegmentWriter, read_slices
 from penstock.common import Types
 from penstock.common.typeinfo import TypeInformation
 from penstock.errors import StepError
@@ -32,10 +32,14 @@ def channel(exchange: Exchange, key_type: TypeInformation | None = None) -> Chan
     return Channel(ChannelId(0), *stages, 1, partitioning, CONSUMERS, 12)
 
 
+def written(path: Path) -> SegmentWriter:
+    return SegmentWriter(path, CONSUMERS)
+
+
 def dealt(
     path: Path, exchange: Exchange, records: list[Any], type_info: TypeInformation | None = None
 ) -> list[list[Any]]:
-    emitter = DealEmitter(channel(exchange), type_info, path, "step", subtask=1)
+    emitter = DealEmitter(channel(exchange), type_info, written(path), "step", subtask=1)
     return received(path, emitter, records, type_info)
 
 
@@ -65,7 +69,7 @@ def test_rebalancing_deals_evenly_also_across_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(emit, "CHUNK", 4)
-    emitter = DealEmitter(channel(Exchange.REBALANCE), None, tmp_path / "s", "step", 0)
+    emitter = DealEmitter(channel(Exchange.REBALANCE), None, written(tmp_path / "s"), "step", 0)
     for record in range(30):
         emitter.push(record)
         emitter.trim()
@@ -86,7 +90,9 @@ def keyed(
     record_type: TypeInformation | None = None,
     key_type: TypeInformation | None = None,
 ) -> list[list[tuple[Any, Any]]]:
-    emitter = KeyEmitter(channel(Exchange.HASH, key_type), record_type, path, "step", select)
+    emitter = KeyEmitter(
+        channel(Exchange.HASH, key_type), record_type, written(path), "step", select
+    )
     for record in records:
         emitter.push(record)
     segment = emitter.finish()
@@ -143,7 +149,7 @@ def test_a_record_that_is_its_own_key_must_fit_its_type(
 
 
 def test_a_record_changed_after_it_was_emitted_arrives_as_emitted(tmp_path: Path) -> None:
-    emitter = DealEmitter(channel(Exchange.GLOBAL), None, tmp_path / "s", "step", 0)
+    emitter = DealEmitter(channel(Exchange.GLOBAL), None, written(tmp_path / "s"), "step", 0)
     record = [1]
     emitter.push(record)
     record.append(2)
@@ -154,7 +160,9 @@ def test_a_record_changed_after_it_was_emitted_arrives_as_emitted(tmp_path: Path
 
 
 def test_the_first_record_that_does_not_fit_is_named_with_its_step(tmp_path: Path) -> None:
-    emitter = DealEmitter(channel(Exchange.GLOBAL), Types.INT(), tmp_path / "s", "Parse", 0)
+    emitter = DealEmitter(
+        channel(Exchange.GLOBAL), Types.INT(), written(tmp_path / "s"), "Parse", 0
+    )
     for record in (1, "two", "three"):
         emitter.push(record)
     with pytest.raises(StepFailed) as caught:
@@ -167,7 +175,7 @@ def test_the_first_record_that_does_not_fit_is_named_with_its_step(tmp_path: Pat
 
 
 def test_a_record_that_cannot_be_pickled_is_named_with_its_step(tmp_path: Path) -> None:
-    emitter = DealEmitter(channel(Exchange.GLOBAL), None, tmp_path / "s", "Parse", 0)
+    emitter = DealEmitter(channel(Exchange.GLOBAL), None, written(tmp_path / "s"), "Parse", 0)
     with pytest.raises(StepFailed) as caught:
         emitter.push([threading.Lock()])
     assert "step 'Parse'" in str(caught.value.error)
