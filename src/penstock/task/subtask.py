@@ -7,6 +7,7 @@ visible: the driver publishes what the acknowledgement names, or never looks at 
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ from penstock.task.layout import Layout
 from penstock.task.messages import (
     Acknowledgement,
     ChannelOutput,
+    Home,
     Instruction,
 )
 from penstock.task.operators import Operators, callable_of
@@ -141,6 +143,7 @@ class _Run:
         self._layout = self._task.layout
         self._records_in = 0
         self._snapshot: LocalSnapshot | None = None
+        self._rebuilt = False
 
     def acknowledge(self) -> Acknowledgement:
         writers = {n.id: self._writer(n) for n in self._stage.nodes if n.kind is OperatorKind.SINK}
@@ -196,6 +199,7 @@ class _Run:
             counters=self._operators.take_counters(),
             changed_fields=self._operators.changed_fields(),
             phases=self._clock.phases,
+            home=Home(socket.gethostname(), str(self._layout.local.here()), self._rebuilt),
         )
 
     @property
@@ -326,16 +330,14 @@ class _Run:
             given = one_key_after_the_other(given)
         self._records_in = len(given.numbers)
         self._clock.mark("read")
-        place = StatePlace(
-            self._layout.state(head.uid, self._who.subtask),
-            self._layout.local_state(head.uid, self._who.subtask),
-        )
+        place = self._layout.place(head.uid, self._who.subtask).here()
         # BATCH mode finishes a key before it starts the next: nothing to keep afterwards.
         backend = backend_named(
             "memory" if self._task.batch_mode else self._task.backend, head.name
         )
         ref = self._work.state or StateRef(version=0)
         store: StateStore = backend.open(place, ref)
+        self._rebuilt = store.was_rebuilt
         try:
             self._take_snapshot(store)
             states.bind(store, given.routed_keys)
