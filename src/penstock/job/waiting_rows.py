@@ -77,13 +77,9 @@ class _Shown:
         if self._typed is None:
             return pa.array([self._text(value) for value in values], pa.string())
         if not pa.types.is_struct(self._typed):
-            return pa.array([_storable(value) for value in values], self._typed)
+            return pa.array(values, self._typed)
         names = [field.name for field in self._typed]
-        rows = [
-            None if row is None else dict(zip(names, map(_storable, row), strict=True))
-            for row in values
-        ]
-        return pa.array(rows, self._typed)
+        return pa.array([dict(zip(names, row, strict=True)) for row in values], self._typed)
 
     def _text(self, value: Any) -> str:
         try:
@@ -128,10 +124,6 @@ def _keys(part: SegmentPart) -> pa.Array:
     keys = (decode_key(key_of(routed)) for routed in part.key.dictionary.to_pylist())
     texts = pa.array([_encodable(java_string(key, None)) for key in keys], pa.string())
     return texts.take(part.key.indices)
-
-
-def _storable(value: Any) -> Any:
-    return _encodable(value) if isinstance(value, str) else value
 
 
 def _encodable(text: str) -> str:
