@@ -1,4 +1,8 @@
-"""A standalone Spark cluster of one master and one worker, each a process of its own."""
+"""A standalone Spark cluster: a master and workers, each a process of its own on its own address.
+
+Linux answers on all of 127.0.0.0/8, so that every worker can be a host to Spark. They share a
+disk; what a host has to itself is a directory here, and its environment says which.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,97 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
 
+from penstock.state.local_dir import LOCAL_DIR_VARIABLE
+
 ROOT = Path(__file__).parents[2]
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_DEPLOY = "org.apache.spark.deploy"
+
+
+class Cluster:
+    """A running cluster; its workers go by their addresses."""
+
+    def __init__(self, directory: Path, cores: int) -> None:
+        self.directory = directory
+        self._cores = cores
+        self._port = _free_port()
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._master = self._start_master()
+
+    @property
+    def address(self) -> str:
+        """What `spark.master` is set to."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    def local_dir(self, host: str) -> Path:
+        """Where a worker's host keeps state."""
+        return self.directory / host / "state"
+
+    def start_worker(self, host: str) -> None:
+        """Start a worker, also one that was killed; returns when the master knows it."""
+        scratch, state = self.directory / host / "scratch", self.local_dir(host)
+        for path in (scratch, state):
+            path.mkdir(parents=True, exist_ok=True)
+        log = self.directory / f"worker-{host}-{time.monotonic_ns()}.log"
+        arguments = ["--host", host, "--cores", str(self._cores), "--memory", "2g"]
+        arguments += ["--work-dir", str(self.directory / host / "work"), "--webui-port", "0"]
+        own = {"SPARK_LOCAL_DIRS": str(scratch), LOCAL_DIR_VARIABLE: str(state)}
+        worker = _start(log, own, f"{_DEPLOY}.worker.Worker", *arguments, self.address)
+        self._workers[host] = worker
+        _wait_for(log, "Successfully registered with master")
+
+    def kill_worker(self, host: str) -> None:
+        """Kill a worker and all it started, as if the host had lost its power."""
+        worker = self._workers.pop(host)
+        for pid in (worker.pid, *_descendants(worker.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        worker.wait()
+
+    def executors(self, host: str | None = None) -> list[int]:
+        """The processes of executors, of one worker or of all."""
+        workers = [w for h, w in self._workers.items() if host in (None, h)]
+        return sorted(
+            pid
+            for worker in workers
+            for pid in _descendants(worker.pid)
+            if b"CoarseGrainedExecutorBackend" in _command(pid)
+        )
+
+    def close(self) -> None:
+        """Kill all of it."""
+        for host in list(self._workers):
+            self.kill_worker(host)
+        self._master.kill()
+        self._master.wait()
+
+    def _start_master(self) -> subprocess.Popen[bytes]:
+        log = self.directory / "master.log"
+        arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
+        master = _start(log, {}, f"{_DEPLOY}.master.Master", *arguments)
+        _wait_for(log, "I have been elected leader")
+        return master
+
+
+@contextmanager
+def standalone_cluster(
+    directory: Path, cores: int = 2, hosts: Sequence[str] = ("127.0.0.1",)
+) -> Iterator[Cluster]:
+    """Start a cluster with a worker on each address; nothing of it is left behind."""
+    directory.mkdir(parents=True, exist_ok=True)
+    cluster = Cluster(directory, cores)
+    try:
+        for host in hosts:
+            cluster.start_worker(host)
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _free_port() -> int:
@@ -25,41 +112,16 @@ def _free_port() -> int:
         return port
 
 
-def _start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+def _start(log: Path, own: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     with log.open("wb") as output:
         return subprocess.Popen(
             [str(_SPARK_CLASS), *arguments],
-            env=environment,
+            env={**os.environ, **python, **own},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-
-
-@contextmanager
-def standalone_cluster(directory: Path, cores: int = 2) -> Iterator[str]:
-    """Start a cluster and give its address; nothing of it is left behind."""
-    directory.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
-    address = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
-    worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--cores", str(cores)]
-    worker += ["--memory", "2g", "--work-dir", str(directory / "work"), "--webui-port", "0"]
-    logs = directory / "master.log", directory / "worker.log"
-    processes = [_start(logs[0], *master, "--webui-port", "0")]
-    try:
-        _wait_for(logs[0], "I have been elected leader")
-        processes.append(_start(logs[1], *worker, address))
-        _wait_for(logs[1], "Successfully registered with master")
-        yield address
-    finally:
-        for pid in executors(address):
-            os.kill(pid, signal.SIGKILL)
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 def _wait_for(log: Path, text: str, seconds: float = 60.0) -> None:
@@ -69,18 +131,24 @@ def _wait_for(log: Path, text: str, seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-def executors(address: str) -> list[int]:
-    """The processes of the cluster's executors: they name the worker that belongs to the port."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            command = (process / "cmdline").read_bytes().decode(errors="replace")
-            parent = (process / "status").read_text().partition("PPid:")[2].split()[0]
-            around = Path(f"/proc/{parent}/cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if "CoarseGrainedExecutorBackend" in command and address in around:
-            found.append(int(process.name))
-    return sorted(found)
+def _descendants(pid: int) -> list[int]:
+    """All processes below one: a worker's executors, their Python daemons, and what those fork."""
+    below: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            facts = stat.read_text(errors="replace")
+            parent = int(facts.rpartition(")")[2].split()[1])
+            below.setdefault(parent, []).append(int(stat.parent.name))
+    found, queue = [], [pid]
+    while queue:
+        children = below.get(queue.pop(), [])
+        found += children
+        queue += children
+    return found
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

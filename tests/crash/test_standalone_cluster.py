@@ -11,13 +11,13 @@ import pytest
 from tests.crash.driver import completed_checkpoints, started
 from tests.crash.judge import judge, read_results
 from tests.crash.pipeline import Variant
-from tests.crash.standalone import executors, standalone_cluster
+from tests.crash.standalone import standalone_cluster
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
 def test_killed_executors_and_a_killed_driver_leave_no_trace(tmp_path: Path) -> None:
-    with standalone_cluster(tmp_path / "cluster") as address:
+    with standalone_cluster(tmp_path / "cluster") as cluster:
         variant = Variant(
             directory=str(tmp_path),
             fast=1500,
@@ -29,7 +29,7 @@ def test_killed_executors_and_a_killed_driver_leave_no_trace(tmp_path: Path) -> 
             pause_ms=150,
             spark=True,
             settings={
-                "spark.master": address,
+                "spark.master": cluster.address,
                 "spark.executor.cores": "1",
                 "spark.executor.memory": "512m",
                 "spark.driver.host": "127.0.0.1",
@@ -41,7 +41,7 @@ def test_killed_executors_and_a_killed_driver_leave_no_trace(tmp_path: Path) -> 
 
         with started(variant) as driver:
             assert driver.wait_until(lambda: has_more_than(1), 180)
-            alive = executors(address)
+            alive = cluster.executors()
             assert len(alive) == 2
             os.kill(alive[0], signal.SIGKILL)
             seen = completed_checkpoints(variant)
