@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-pyflink clean
+.PHONY: help setup demo test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,13 +42,19 @@ fix: setup ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: bench-keyed bench-checkpoints ## all benchmarks but PyFlink (about 1.5 hours)
+bench: bench-keyed bench-checkpoints bench-barriers bench-exchange ## all benchmarks but PyFlink (about 2 hours)
 
 bench-keyed: setup ## throughput and fixed cost against Spark's own ways (25 minutes)
 	@$(BIN)/python -m benchmarks.run
 
 bench-checkpoints: setup ## what checkpoints and recoveries cost (about 1 hour)
 	@$(BIN)/python -m benchmarks.checkpoints
+
+bench-barriers: setup ## latency per hop, checkpoints through four stages and behind a backlog (10 minutes)
+	@$(BIN)/python -m benchmarks.barriers
+
+bench-exchange: setup ## channels beside Spark's shuffle as the exchange
+	@$(BIN)/python -m benchmarks.exchange
 
 bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
 	@$(BIN)/python -m benchmarks.run --pyflink

@@ -21,6 +21,8 @@ NUMBERS = "numbers made by Spark"
 FILES = "watched directory"
 SOURCES = (NUMBERS, FILES)
 PATIENCE_S = 120.0
+FEWEST = 3
+"""Micro-batches, however short the time."""
 
 
 def run(source: str, rate: float, seconds: float, warm_up: float) -> dict[str, Any]:
@@ -59,17 +61,20 @@ def _measure(words: DataFrame, directory: Path, seconds: float, warm_up: float) 
     def fed() -> list[Any]:
         return [report for report in query.recentProgress if report.numInputRows]
 
-    try:
-        end = time.monotonic() + PATIENCE_S
-        while not fed():
-            if time.monotonic() > end or not query.isActive:
-                msg = f"no micro-batch of the query; {query.exception()}"
+    def wait_for(moment: float, enough: int) -> None:
+        patience = moment + PATIENCE_S
+        while time.monotonic() < moment or len(fed()) < enough:
+            if time.monotonic() > patience or not query.isActive:
+                msg = f"{len(fed())} micro-batches of the query; {query.exception()}"
                 raise RuntimeError(msg)
-            time.sleep(0.1)
-        time.sleep(warm_up)
-        before = fed()[-1].batchId
-        time.sleep(seconds)
-        return [report for report in fed() if report.batchId > before]
+            time.sleep(0.05)
+
+    try:
+        wait_for(time.monotonic(), 1)
+        wait_for(time.monotonic() + warm_up, 2)
+        before = len(fed())
+        wait_for(time.monotonic() + seconds, before + FEWEST)
+        return fed()[before:]
     finally:
         query.stop()
 

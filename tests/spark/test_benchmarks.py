@@ -1,0 +1,49 @@
+"""The benches of stages and barriers do what they say, at sizes that say nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.barriers import backlog, four_stages, latency
+from benchmarks.barriers.streaming_query import SOURCES
+from benchmarks.report import markdown_sheet
+
+pytestmark = pytest.mark.spark
+
+
+def test_every_record_is_seen_at_every_hop_later_than_at_the_one_before() -> None:
+    found = latency.run(rate=100.0, steps=2, seconds=1.0, warm_up=0.5, parallelism=2)
+    assert found["records"] == 100
+    assert [len(hop) for hop in found["hops"]] == [100, 100]
+    assert min(min(hop) for hop in found["hops"]) > 0
+    floor = {"micro_batches": [1.0, 2.0]}
+    hops, parts = latency.sheets([({"steps": 2}, found), ({"source": SOURCES[0]}, floor)])
+    assert "all hops" in markdown_sheet(hops)
+    assert [row[0] for row in parts.rows][1] == "step 1"
+
+
+def test_four_stages_run_with_checkpoints_and_without(tmp_path: Path) -> None:
+    found = four_stages.run(
+        backend="hashmap",
+        keys=100,
+        rounds=1,
+        seconds=1.0,
+        warm_up=0.2,
+        interval_s=0.3,
+        rows_per_batch=1000,
+        directory=str(tmp_path / "four-stages"),
+    )
+    without, with_them = found["runs"]
+    assert (without["checkpointed"], without["durations"]) == (False, [])
+    assert with_them["checkpointed"]
+    assert with_them["durations"]
+    assert with_them["rows"] > 0
+
+
+def test_a_backlog_is_deep_when_checkpoints_are_measured(tmp_path: Path) -> None:
+    found = backlog.run(
+        steps=2, batch_s=0.1, checkpoints=1, parallelism=2, directory=str(tmp_path / "backlog")
+    )
+    aligned = found["kinds"][backlog.ALIGNED][0]
+    assert aligned["waiting"] >= 2 * backlog.ROWS_PER_BATCH
