@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.channel.log import Entry
 from penstock.checkpoint.commits import CommitLane
-from penstock.checkpoint.cut import Cut, InputFacts, awaited, decide_cut
+from penstock.checkpoint.cut import Cut, InputFacts, Passing, awaited, decide_cut
 from penstock.connectors.part_files import PartFilePublisher
 from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
@@ -80,19 +80,21 @@ def leaky_gate() -> None:
     dying: list[threading.Thread] = []
 
     def leaky(
-        inputs: Mapping[ChannelId, InputFacts], live: Collection[CheckpointId], most: int
+        inputs: Mapping[ChannelId, InputFacts],
+        live: Mapping[CheckpointId, Passing],
+        most: int,
+        last: CheckpointId,
     ) -> Cut:
         if len(inputs) < 2:
-            return decide_cut(inputs, live, most)
+            return decide_cut(inputs, live, most, last)
         if any(_comes_late(facts.entries, passed) for facts in inputs.values()) and not dying:
             # The checkpoint has time to complete, and no later one is to hide what is wrong in it.
             dying.append(threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGKILL)))
             dying[0].start()
         if dying:
             return Cut({})
-        live = [n for n in live if n not in passed]
-        target = awaited(inputs, live)
-        cut = decide_cut(inputs, live, most)
+        target = awaited(inputs, {n: how for n, how in live.items() if n > last})
+        cut = decide_cut(inputs, live, most, last)
         if target is None or cut.barrier is not None or not cut.held:
             return cut
         passed.add(target)

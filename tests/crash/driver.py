@@ -22,21 +22,44 @@ from tests.crash.pipeline import JOB, Variant
 
 ROOT = Path(__file__).parents[2]
 LONGEST_RUN_S = 60.0
+LONGEST_RUN_ON_SPARK_S = 240.0
+LONGEST_WAIT_S = 20.0
+LONGEST_WAIT_ON_SPARK_S = 150.0
+
+SUPERVISE = [
+    *["-m", "penstock.cli.main", "run", "--supervise"],
+    *["-D", "restart-strategy.type=fixed-delay"],
+    *["-D", "restart-strategy.fixed-delay.attempts=20"],
+    *["-D", "restart-strategy.fixed-delay.delay=10 ms"],
+    *["--", str(ROOT / "tests" / "crash" / "pipeline.py")],
+]
 
 
 class Driver:
-    """One process that runs a variant of the job; its words go into a file of their own."""
+    """One process that runs a variant of the job; its words go into a file of their own.
 
-    def __init__(self, variant: Variant, environment: Mapping[str, str] | None = None) -> None:
+    With `supervised` the process starts the driver, and starts it again whenever it dies.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        environment: Mapping[str, str] | None = None,
+        *,
+        supervised: bool = False,
+    ) -> None:
         directory = Path(variant.directory)
+        self._longest = LONGEST_RUN_ON_SPARK_S if variant.spark else LONGEST_RUN_S
+        self._patience = LONGEST_WAIT_ON_SPARK_S if variant.spark else LONGEST_WAIT_S
         number = len(list(directory.glob("start-*.log"))) + 1
         self.log = directory / f"start-{number}.log"
         spelled = directory / f"start-{number}.json"
         spelled.write_bytes(msgspec.json.encode(variant))
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        program = SUPERVISE if supervised else ["-m", "tests.crash.pipeline"]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.pipeline", str(spelled)],
+                [sys.executable, *program, str(spelled)],
                 cwd=ROOT,
                 env={**clean, CRASH_LOG: str(directory / "crashes"), **(environment or {})},
                 stdout=log,
@@ -44,8 +67,9 @@ class Driver:
                 start_new_session=True,
             )
 
-    def wait(self, seconds: float = LONGEST_RUN_S) -> int:
+    def wait(self, seconds: float | None = None) -> int:
         """Wait for its end, and return how it ended; one that takes too long is an error."""
+        seconds = seconds or self._longest
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -53,8 +77,9 @@ class Driver:
             message = f"it did not end within {seconds:g} s:\n{self.words()}"
             raise AssertionError(message) from None
 
-    def wait_until(self, told: Callable[[], bool], seconds: float = 20.0) -> bool:
+    def wait_until(self, told: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until something is true; false if the process has ended before."""
+        seconds = seconds or self._patience
         end = time.monotonic() + seconds
         while not told():
             if self._process.poll() is not None:
@@ -79,17 +104,29 @@ class Driver:
     def kill(self) -> int:
         """Kill it with -9, with whatever it started."""
         self._signal(signal.SIGKILL)
+        for pid, _ in self._session():
+            # A supervised driver leads a group of its own.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return self._process.wait()
 
     def workers(self) -> list[int]:
         """Return the Python workers of a driver on Spark: forked off a daemon of the same name."""
-        session = [
+        session = self._session()
+        daemons = {pid for pid, _ in session if b"daemon" in _command(pid)}
+        return [pid for pid, parent in session if pid in daemons and parent in daemons]
+
+    def supervised(self) -> int | None:
+        """Return the driver that a supervisor has started, None while there is none."""
+        return next((pid for pid, parent in self._session() if parent == self.pid), None)
+
+    def _session(self) -> list[tuple[int, int]]:
+        """All processes that it and its children have started, each with its parent."""
+        return [
             (int(stat.split()[0]), int(stat.rpartition(")")[2].split()[1]))
             for stat in _stats()
             if int(stat.rpartition(")")[2].split()[3]) == self.pid
         ]
-        daemons = {pid for pid, _ in session if b"daemon" in _command(pid)}
-        return [pid for pid, parent in session if pid in daemons and parent in daemons]
 
     def freeze(self) -> None:
         """Stop it where it stands."""
@@ -132,9 +169,11 @@ def _command(pid: int) -> bytes:
 
 
 @contextmanager
-def started(variant: Variant, environment: Mapping[str, str] | None = None) -> Iterator[Driver]:
+def started(
+    variant: Variant, environment: Mapping[str, str] | None = None, *, supervised: bool = False
+) -> Iterator[Driver]:
     """Start the job; whatever happens, no process is left behind."""
-    driver = Driver(variant, environment)
+    driver = Driver(variant, environment, supervised=supervised)
     try:
         yield driver
     finally:

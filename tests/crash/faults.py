@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from penstock.checkpoint.metadata import CheckpointMetadata, files_of
-from penstock.checkpoint.metadata_codec import decode_metadata
 from penstock.crash_points import CrashPoint
 from penstock.recovery.control import Savepoint, Stop
-from penstock.savepoint.read import verify_files
+from tests.crash.damage import KINDS, check_savepoints, checkpoint_files, damage, waiting_segments
 from tests.crash.driver import (
     Driver,
     ask,
@@ -26,7 +28,7 @@ from tests.crash.driver import (
     journal_of,
     started,
 )
-from tests.crash.pipeline import CRASH_BEHIND, FREEZE_AT, NO_SPACE, Variant
+from tests.crash.pipeline import CRASH_BEHIND, FREEZE_AT, LOSE, NO_SPACE, Variant
 
 KILLED = -9
 HEARTBEATS = {"heartbeat.interval": "60 ms", "heartbeat.timeout": "500 ms"}
@@ -109,7 +111,11 @@ class KillLater(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Rescale(Fault):
-    """The driver is killed, and the job goes on with another parallelism or backend."""
+    """The driver is killed, and the job goes on with another parallelism.
+
+    Unless its newest checkpoint holds records that were on their way to as many subtasks as there
+    were: then it says so, and names what would help.
+    """
 
     seconds: float
     parallelism: int
@@ -117,7 +123,17 @@ class Rescale(Fault):
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
             kill_later(driver, variant, self.seconds)
-        return _replace(variant, parallelism=self.parallelism)
+        other = _replace(variant, parallelism=self.parallelism)
+        if not variant.unaligned or has_ended(variant):
+            return other
+        with started(other) as driver:
+            code = driver.wait()
+            _expect(driver, code, {0, 1})
+            if code == 0:
+                return other
+            assert "RestoreMismatchError" in driver.words(), driver.words()
+            assert "take a savepoint" in driver.words(), driver.words()
+        return variant
 
     def __str__(self) -> str:
         return f"kill after {self.seconds:.2f} s, then parallelism {self.parallelism}"
@@ -288,7 +304,7 @@ class Damage(Fault):
         files = checkpoint_files(variant, newest.path)
         path = rng.choice([files[0], rng.choice(files)])
         good = path.read_bytes()
-        _damage(path, rng)
+        damage(path, rng.choice(KINDS), rng)
         with started(variant) as driver:
             code = driver.wait()
             _expect(driver, code, {0, 1})
@@ -297,12 +313,113 @@ class Damage(Fault):
                 assert str(path) in driver.words(), driver.words()
                 path.write_bytes(good)
             else:
-                assert newest.checkpoint not in state.commits_started, driver.words()
+                is_harmless = newest.checkpoint not in state.commits_started
+                assert is_harmless or variant.mode == "AT_LEAST_ONCE", driver.words()
                 assert "is damaged" in driver.words(), driver.words()
         return variant
 
     def __str__(self) -> str:
         return f"damage behind {self.point}:{self.nth}"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedChannel(Fault):
+    """A file on its way from stage to stage is damaged: noticed, and made good by a restart."""
+
+    kind: str
+    seed: int
+
+    def play(self, variant: Variant) -> Variant:
+        with started(variant) as driver:
+            damage_waiting(driver, variant, self.kind, random.Random(self.seed))
+            # Who reads a file that becomes shorter dies of it.
+            _expect(driver, driver.wait(), {0, -signal.SIGBUS})
+        return variant
+
+    def __str__(self) -> str:
+        return f"{self.kind} segment"
+
+
+@dataclass(frozen=True, slots=True)
+class LostMicroBatches(Fault):
+    """Some micro-batches have done all their work, and are lost: they run again as a whole."""
+
+    numbers: tuple[int, ...]
+
+    def play(self, variant: Variant) -> Variant:
+        with started(variant, {LOSE: ",".join(map(str, self.numbers))}) as driver:
+            _expect(driver, driver.wait(), {0})
+        return variant
+
+    def __str__(self) -> str:
+        return f"lost micro-batches {', '.join(map(str, self.numbers))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised(Fault):
+    """The driver is killed again and again, and each time its supervisor starts another one."""
+
+    seconds: tuple[float, ...]
+    """Between the start of each driver's work and its death."""
+
+    def play(self, variant: Variant) -> Variant:
+        before = journal_of(variant).attempts_so_far
+        with started(variant, supervised=True) as supervisor:
+            for number, seconds in enumerate(self.seconds):
+                if not supervisor.wait_until(
+                    partial(_has_begun_more_than, variant, before + number)
+                ):
+                    break
+                time.sleep(seconds)
+                if (driver := supervisor.supervised()) is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(driver, signal.SIGKILL)
+            _expect(supervisor, supervisor.wait(), {0})
+        return variant
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{seconds:.2f} s" for seconds in self.seconds)
+        return f"kills under a supervisor after {times}"
+
+
+@dataclass(frozen=True, slots=True)
+class KilledWorkers(Fault):
+    """Python workers of a job on Spark are killed: each costs a try, and no attempt."""
+
+    seconds: tuple[float, ...]
+    """Between one and the next."""
+
+    def play(self, variant: Variant) -> Variant:
+        before = journal_of(variant).attempts_so_far
+        with started(variant) as driver:
+            driver.wait_until(partial(_has_begun_more_than, variant, before))
+            for seconds in self.seconds:
+                time.sleep(seconds)
+                for worker in driver.workers()[:1]:
+                    with suppress(ProcessLookupError):
+                        os.kill(worker, signal.SIGKILL)
+            _expect(driver, driver.wait(), {0})
+        return variant
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{seconds:.2f} s" for seconds in self.seconds)
+        return f"workers killed after {times}"
+
+
+def damage_waiting(driver: Driver, variant: Variant, kind: str, rng: random.Random) -> Path | None:
+    """Damage a file that waits behind others in a channel of a job that has a checkpoint.
+
+    Returns which one; None if the job came to its end before there was any.
+    """
+    while driver.wait_until(
+        lambda: completed_checkpoints(variant) > 0 and len(waiting_segments(variant)) > 2
+    ):
+        # Neither one that is read now nor one that is written now.
+        for path in waiting_segments(variant)[1:-1][-1:]:
+            with suppress(FileNotFoundError):
+                damage(path, kind, rng)
+                return path
+    return None
 
 
 def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
@@ -314,47 +431,8 @@ def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
     _expect(driver, driver.wait(), {0, KILLED})
 
 
-def check_savepoints(variant: Variant) -> None:
-    """Every savepoint there is, is complete; every one the journal knows, is there."""
-    known = {located(variant, c.path) for c in journal_of(variant).completed if c.savepoint}
-    if "CLAIM" in variant.settings.values():
-        known.discard(Path(variant.restore or ""))  # it goes with the first checkpoint
-    found = set(variant.savepoints.glob("savepoint-*/_metadata"))
-    assert known <= {path.parent for path in found}, f"{known} should be in {found}"
-    for path in found:
-        for operator in _metadata(path).operators:
-            verify_files(path.parent, operator.savepoint)
-
-
-def located(variant: Variant, named: str) -> Path:
-    """Where a snapshot lies that the journal names."""
-    return job_dir(variant).path / named
-
-
-def checkpoint_files(variant: Variant, named: str) -> list[Path]:
-    """The files of a checkpoint that the journal names, its metadata first."""
-    path = located(variant, named)
-    metadata = _metadata(path / "_metadata")
-    shared = job_dir(variant).shared
-    return [path / "_metadata", *(shared / name for name in files_of(metadata))]
-
-
-def _metadata(path: Path) -> CheckpointMetadata:
-    return decode_metadata(path.read_bytes(), str(path))
-
-
-def _damage(path: Path, rng: random.Random) -> None:
-    data = path.read_bytes()
-    match rng.choice(["missing", "truncated", "flipped", "empty"]):
-        case "missing":
-            path.unlink()
-        case "truncated":
-            path.write_bytes(data[: rng.randrange(len(data))])
-        case "flipped":
-            at = rng.randrange(len(data))
-            path.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
-        case _:
-            path.write_bytes(b"")
+def _has_begun_more_than(variant: Variant, attempts: int) -> bool:
+    return journal_of(variant).attempts_so_far > attempts
 
 
 def _is_listening(variant: Variant) -> bool:

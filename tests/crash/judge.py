@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from penstock.testing.verdict import Verdict, finished_files, read_lines, verify
-from tests.crash.ledger_input import Result, bucket_of, events_of, key_of, totals
+from tests.crash.ledger_input import Result, bucket_of, events_of, joined, key_of, totals
 
 
 def read_results(directory: Path) -> list[Result]:
@@ -23,39 +23,38 @@ def read_results(directory: Path) -> list[Result]:
 
 
 def _parse(line: str) -> Result:
-    event, key, n, total, bucket, m, recent, token, stamp = line.split(",")
-    return Result(
-        int(event),
-        int(key),
-        int(n),
-        int(total),
-        int(bucket),
-        int(m),
-        int(recent),
-        token,
-        int(stamp),
-    )
+    *numbers, token, stamp = line.split(",")
+    event, key, n, total, partner, bucket, m, recent = map(int, numbers)
+    return Result(event, key, n, total, partner, bucket, m, recent, token, int(stamp))
 
 
-def judge(fast: int, slow: int, results: Sequence[Result]) -> Verdict:
-    """Compare all three steps of the job with what they should have made."""
+def judge(fast: int, slow: int, results: Sequence[Result], *, joins: bool = False) -> Verdict:
+    """Compare all three steps of the job with what they should have made.
+
+    `joins` is whether events of the two sources meet in pairs.
+    """
     verdict = verify(
         events_of(fast, slow),
         results,
         event_of=lambda r: r.event,
         key_of=lambda r: r.key,
         position_of=lambda r: r.n,
-        replay=lambda key, events: _replay(key, events, results),
+        replay=lambda key, events: _replay(key, events, results, joins=joins),
     )
     wrong = [*verdict.wrong, *_wrong_buckets(results), *_wrong_stamps(results)]
     return replace(verdict, wrong=tuple(wrong))
 
 
-def _replay(key: int, events: list[int], results: Sequence[Result]) -> Iterable[Result]:
+def _replay(
+    key: int, events: list[int], results: Sequence[Result], *, joins: bool
+) -> Iterable[Result]:
     """The first step; what the others made is theirs to answer for."""
     made = {r.event: r for r in results}
-    for event, (n, total) in zip(events, totals(events), strict=True):
-        yield made[event]._replace(key=key_of(event), n=n, total=total, bucket=bucket_of(key))
+    replayed = joined(events) if joins else totals(events)
+    for event, (n, total, partner) in zip(events, replayed, strict=True):
+        yield made[event]._replace(
+            key=key_of(event), n=n, total=total, partner=partner, bucket=bucket_of(key)
+        )
 
 
 def _wrong_buckets(results: Sequence[Result]) -> Iterable[str]:

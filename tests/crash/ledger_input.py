@@ -1,6 +1,7 @@
 """The input of the killed jobs and what it makes: plain Python, for the job and its judge alike.
 
-An event is a number. The fast source gives 0, 1, 2, …; the slow one those from a million on.
+An event is a number. The fast source gives 0, 1, 2, …; the slow one those from a million on. Where
+the two are joined, those of the fast source are orders, and those of the slow one pay for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import NamedTuple
 KEYS = 13
 BUCKETS = 4
 SLOW = 1_000_000
+NOBODY = -1
+WAITING = 5
+"""How many events of a key wait for a partner: a sixth sends the oldest one home."""
 
 
 class Result(NamedTuple):
@@ -21,7 +25,9 @@ class Result(NamedTuple):
     n: int
     """Which event of its key it is."""
     total: int
-    """Of the values of its key's events up to it."""
+    """Of the values of its key's events up to it; payments, where there are any, take away."""
+    partner: int
+    """The event it was joined with, if one of the other source was waiting."""
     bucket: int
     m: int
     """Which event of its bucket it is."""
@@ -43,7 +49,7 @@ def bucket_of(key: int) -> int:
 
 
 def value_of(event: int) -> int:
-    """What an event adds to the total of its key."""
+    """What an event is worth to its key."""
     return event * 31 % 97 + 1
 
 
@@ -52,9 +58,23 @@ def events_of(fast: int, slow: int) -> dict[str, list[int]]:
     return {"fast": list(range(fast)), "slow": list(range(SLOW, SLOW + slow))}
 
 
-def totals(events: Iterable[int]) -> Iterable[tuple[int, int]]:
-    """What a key makes of its events: count and total behind each."""
+def totals(events: Iterable[int]) -> Iterable[tuple[int, int, int]]:
+    """What a key makes of its events where all are alike: count, total, and no partner."""
     total = 0
     for n, event in enumerate(events, start=1):
         total += value_of(event)
-        yield n, total
+        yield n, total, NOBODY
+
+
+def joined(events: Iterable[int]) -> Iterable[tuple[int, int, int]]:
+    """What a key makes of its orders and payments: count, balance, and the one that is met."""
+    balance, waiting = 0, {True: list[int](), False: list[int]()}
+    for n, event in enumerate(events, start=1):
+        is_payment = event >= SLOW
+        balance += -value_of(event) if is_payment else value_of(event)
+        partner = NOBODY
+        if waiting[not is_payment]:
+            partner = waiting[not is_payment].pop(0)
+        else:
+            waiting[is_payment] = [*waiting[is_payment], event][-WAITING:]
+        yield n, balance, partner

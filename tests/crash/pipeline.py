@@ -1,33 +1,26 @@
 """The job that is killed: `python -m tests.crash.pipeline VARIANT.json` starts it or goes on.
 
-Two sources of different pace → keyed counts and totals → a second keyed step with list state → a
-step with operator state → files. Whoever starts it again after a kill says nothing new.
+Two sources of different pace → keyed counts and totals, of their union or of pairs of the two → a
+second keyed step with list state → a step with operator state → files. Whoever starts it again
+after a kill says nothing new.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 
 from penstock.common import Configuration, Encoder, Row, Types, WatermarkStrategy
-from penstock.connectors.source import Chunk, SplitRange
-from penstock.datastream import (
-    CheckpointedFunction,
-    KeyedProcessFunction,
-    MapFunction,
-    RuntimeContext,
-    StreamExecutionEnvironment,
-)
+from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
     FileSink,
@@ -35,20 +28,23 @@ from penstock.datastream.connectors.file_system import (
     RollingPolicy,
 )
 from penstock.datastream.formats.parquet import ParquetBulkWriters
-from penstock.datastream.functions import FunctionInitializationContext, FunctionSnapshotContext
-from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from penstock.errors import PenstockError
-from penstock.testing import (
-    Burst,
-    CrashPoint,
-    Pause,
-    ScriptedFailures,
-    ScriptedSource,
-    arm,
-    run_inline,
-)
+from penstock.job.submitter import MicroBatchLostError
+from penstock.testing import Burst, CrashPoint, Pause, ScriptedFailures, arm, run_inline
+from penstock.testing.inline import InlineSubmitter
 from tests.crash.broken import break_as_told
-from tests.crash.ledger_input import SLOW, Result, bucket_of, key_of, value_of
+from tests.crash.ledger_input import SLOW, bucket_of, key_of
+from tests.crash.steps import (
+    COUNTED,
+    PLACED,
+    STAMPED,
+    Join,
+    LaggingSource,
+    Pace,
+    Recent,
+    Stamps,
+    Totals,
+)
 
 JOB = "killed"
 NO_SPACE = "PENSTOCK_TEST_NO_SPACE"
@@ -58,10 +54,11 @@ FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
 CRASH_BEHIND = "PENSTOCK_TEST_CRASH_BEHIND"
 """`point:nth point:nth`: the process dies at the second one, counted from the first one on."""
 
-RESULT_TYPE = Types.ROW_NAMED(
-    list(Result._fields),
-    [Types.LONG()] * 7 + [Types.STRING(), Types.LONG()],
-)
+LOSE = "PENSTOCK_TEST_LOSE"
+"""`n,m`: which micro-batches, counted over all stages, are lost when their tasks have staged all.
+
+Only without Spark, where nothing gets lost by itself.
+"""
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -87,6 +84,14 @@ class Variant(msgspec.Struct, frozen=True):
     pause_ms: int = 12
     lag_ms: int = 0
     """How long the slow source takes to read, so that its barriers come late."""
+    joins: bool = False
+    """Whether the sources are the two inputs of one step, and not united before it."""
+    think_ms: float = 0
+    """How long the first keyed step takes for a record, so that its inputs pile up."""
+    warm_up_ms: int = 0
+    """How long each of its subtasks takes before the first."""
+    unaligned: bool = False
+    aligned_timeout_ms: int = 0
     spark: bool = False
     settings: dict[str, str] = {}
 
@@ -101,69 +106,14 @@ class Variant(msgspec.Struct, frozen=True):
         return Path(self.directory) / "checkpoints"
 
     @property
+    def work(self) -> Path:
+        """Where its attempts keep what only they need."""
+        return Path(self.directory) / "work"
+
+    @property
     def savepoints(self) -> Path:
         """Its savepoint directory."""
         return Path(self.directory) / "savepoints"
-
-
-class LaggingSource(ScriptedSource):
-    """Takes its time to read."""
-
-    def __init__(self, scripts: dict[str, list[Any]], seconds: float) -> None:
-        super().__init__(scripts, Types.LONG())
-        self._seconds = seconds
-
-    def read(self, split_range: SplitRange) -> Iterator[Chunk]:
-        time.sleep(self._seconds)
-        return super().read(split_range)
-
-
-class Totals(KeyedProcessFunction[int, int, Row]):
-    """Counts and adds up the events of a key."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
-        self._total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-
-    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterable[Row]:
-        n, total = (self._n.value() or 0) + 1, (self._total.value() or 0) + value_of(value)
-        self._n.update(n)
-        self._total.update(total)
-        yield Row(value, ctx.get_current_key(), n, total)
-
-
-class Recent(KeyedProcessFunction[int, Row, Row]):
-    """Numbers the events of a bucket, and remembers the last three in a list."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._m = runtime_context.get_state(ValueStateDescriptor("m", Types.LONG()))
-        self._last = runtime_context.get_list_state(ListStateDescriptor("last", Types.LONG()))
-
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterable[Row]:
-        m = (self._m.value() or 0) + 1
-        last = [*self._last.get(), value[0]][-3:]
-        self._m.update(m)
-        self._last.update(last)
-        yield Row(*value, ctx.get_current_key(), m, sum(last))
-
-
-class Stamps(MapFunction[Row, Row], CheckpointedFunction):
-    """Stamps events with a token of its own and a number, both kept in operator state."""
-
-    def initialize_state(self, context: FunctionInitializationContext) -> None:
-        descriptor = ListStateDescriptor("stamps", Types.TUPLE([Types.STRING(), Types.LONG()]))
-        self._state = context.get_operator_state_store().get_list_state(descriptor)
-        self._stamps = [tuple(stamp) for stamp in self._state.get()]
-
-    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        self._state.update(list(self._stamps))
-
-    def map(self, value: Row) -> Row:
-        if not self._stamps:
-            self._stamps.append((uuid4().hex[:12], 0))
-        token, number = self._stamps[0]
-        self._stamps[0] = (token, number + 1)
-        return Row(*value, token, number + 1)
 
 
 def as_line(row: Row) -> str:
@@ -176,6 +126,22 @@ def build(variant: Variant) -> StreamExecutionEnvironment:
     if not variant.spark:
         run_inline(env)
     env.set_parallelism(variant.parallelism)
+    fast, slow = sources(env, variant)
+    (
+        (joined if variant.joins else united)(variant, fast, slow)
+        .key_by(lambda row: bucket_of(row[1]), Types.LONG())
+        .process(Recent(), PLACED)
+        .uid("recent")
+        .map(Stamps(), STAMPED)
+        .uid("stamps")
+        .sink_to(sink(variant))
+        .uid("files")
+    )
+    return env
+
+
+def sources(env: StreamExecutionEnvironment, variant: Variant) -> tuple[DataStream, DataStream]:
+    """Make the two sources."""
     pause = Pause(variant.pause_ms / 1000)
     fast = [
         step
@@ -188,31 +154,47 @@ def build(variant: Variant) -> StreamExecutionEnvironment:
         for step in (pause, pause, Burst(range(start, min(start + 3, SLOW + variant.slow))))
     ]
 
-    def source(name: str, steps: list[Any]) -> Any:
-        lag = variant.lag_ms / 1000 if name == "slow" else 0.0
+    def source(name: str, steps: list[Any], lag: float) -> DataStream:
         scripted = LaggingSource({name: steps}, lag)
         stream = env.from_source(scripted, WatermarkStrategy.no_watermarks(), name).uid(name)
         return stream.set_parallelism(1)
 
-    failing = ScriptedFailures(variant.directory, on=variant.failures)
-    (
-        source("fast", fast)
-        .union(source("slow", slow))
-        .map(failing, Types.LONG())
+    return source("fast", fast, 0.0), source("slow", slow, variant.lag_ms / 1000)
+
+
+def united(variant: Variant, fast: DataStream, slow: DataStream) -> DataStream:
+    """Count and add up the events of both sources."""
+    return (
+        fast.union(slow)
+        .map(_failing(variant), Types.LONG())
         .uid("failing")
         .set_parallelism(1)
         .key_by(key_of, Types.LONG())
-        .process(Totals(), Types.ROW([Types.LONG()] * 4))
+        .process(Totals(_pace(variant)), COUNTED)
         .uid("totals")
-        .key_by(lambda row: bucket_of(row[1]), Types.LONG())
-        .process(Recent(), Types.ROW([Types.LONG()] * 7))
-        .uid("recent")
-        .map(Stamps(), RESULT_TYPE)
-        .uid("stamps")
-        .sink_to(sink(variant))
-        .uid("files")
     )
-    return env
+
+
+def joined(variant: Variant, fast: DataStream, slow: DataStream) -> DataStream:
+    """Let events of one source meet those of the other; any of these stages may fail."""
+    fast = fast.map(_failing(variant), Types.LONG()).uid("failing-fast").set_parallelism(1)
+    slow = slow.map(_failing(variant), Types.LONG()).uid("failing-slow").set_parallelism(1)
+    return (
+        fast.connect(slow)
+        .key_by(key_of, key_of, Types.LONG())
+        .process(Join(_pace(variant)), COUNTED)
+        .uid("join")
+        .map(_failing(variant), COUNTED)
+        .uid("failing-join")
+    )
+
+
+def _failing(variant: Variant) -> ScriptedFailures:
+    return ScriptedFailures(variant.directory, on=variant.failures)
+
+
+def _pace(variant: Variant) -> Pace:
+    return Pace(variant.think_ms / 1000, variant.warm_up_ms / 1000)
 
 
 def sink(variant: Variant) -> FileSink:
@@ -220,7 +202,7 @@ def sink(variant: Variant) -> FileSink:
     if variant.parquet:
         names = OutputFileConfig.builder().with_part_suffix(".parquet").build()
         return (
-            FileSink.for_bulk_format(variant.output, ParquetBulkWriters.for_row_type(RESULT_TYPE))
+            FileSink.for_bulk_format(variant.output, ParquetBulkWriters.for_row_type(STAMPED))
             .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
             .with_output_file_config(names)
             .build()
@@ -251,6 +233,9 @@ def configuration(variant: Variant) -> Configuration:
         "execution.checkpointing.max-concurrent-checkpoints": str(variant.concurrent),
         "execution.checkpointing.num-retained": str(variant.retained),
         "execution.checkpointing.incremental": str(variant.incremental).lower(),
+        "execution.checkpointing.unaligned.enabled": str(variant.unaligned).lower(),
+        "execution.checkpointing.aligned-checkpoint-timeout": f"{variant.aligned_timeout_ms} ms",
+        "penstock.work-dir": str(variant.work),
         "penstock.state.snapshot": "synchronous" if variant.synchronous else "asynchronous",
         "penstock.state.local-dir": str(Path(variant.directory) / "local"),
         "penstock.state.compact-after-deltas": "6",
@@ -288,11 +273,27 @@ def fill_the_disk(script: str) -> None:
     setattr(os, name, call)
 
 
+def lose_micro_batches(script: str) -> None:
+    """Let some micro-batches be lost behind all their work, from now on and in this process."""
+    lost, runs, run = set(map(int, script.split(","))), itertools.count(1), InlineSubmitter.run
+
+    def lossy(self: InlineSubmitter, instructions: Any, path: Path) -> Any:
+        acks = run(self, instructions, path)
+        if (number := next(runs)) in lost:
+            message = f"micro-batch {number} was to be lost"
+            raise MicroBatchLostError(message)
+        return acks
+
+    InlineSubmitter.run = lossy  # type: ignore[method-assign]
+
+
 def main(path: Path) -> int:
     """Run it; the exit code is 0 only if the job has finished."""
     variant = msgspec.json.decode(path.read_bytes(), type=Variant)
     if script := os.environ.get(NO_SPACE):
         fill_the_disk(script)
+    if script := os.environ.get(LOSE):
+        lose_micro_batches(script)
     break_as_told(os.environ)
     if where := os.environ.get(FREEZE_AT):
         point, nth = where.split(":")

@@ -10,6 +10,7 @@ import pytest
 from penstock.crash_points import CrashPoint
 from penstock.recovery.control import Savepoint
 from penstock.testing import Verdict
+from tests.crash.damage import check_savepoints, checkpoint_files
 from tests.crash.driver import ask, completed_checkpoints, crash_at, journal_of, started
 from tests.crash.faults import (
     CrashAt,
@@ -21,8 +22,6 @@ from tests.crash.faults import (
     Rescale,
     StopAndRestore,
     Zombie,
-    check_savepoints,
-    checkpoint_files,
 )
 from tests.crash.judge import judge, read_results
 from tests.crash.pipeline import Variant
