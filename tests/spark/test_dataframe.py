@@ -1,24 +1,28 @@
-"""Spark DataFrames as sources."""
+"""Spark DataFrames as sources, and what waits in a channel as a DataFrame."""
 
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.common import Types
+from penstock.common import Configuration, JobClient, Types, WatermarkStrategy
 from penstock.datastream import (
     KeyedProcessFunction,
     RuntimeContext,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
+from penstock.datastream.connectors import DiscardingSink
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.errors import InvalidJobError, UserFunctionError
+from penstock.errors import InvalidJobError, UnknownChannelError, UserFunctionError
 from penstock.spark.session import open_session
 
 pytestmark = pytest.mark.spark
@@ -135,3 +139,48 @@ def test_a_streaming_dataframe_is_refused(spark: SparkSession) -> None:
     df = spark.readStream.format("rate").load()
     with pytest.raises(InvalidJobError, match="takes a batch DataFrame; this one is a stream"):
         environment(1).from_dataframe(df)
+
+
+def test_a_channel_is_read_as_a_dataframe_while_the_job_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+
+    def wait(pair: tuple[str, int]) -> int:
+        while not go.exists():
+            time.sleep(0.01)
+        return pair[1]
+
+    configuration = Configuration().set_string("penstock.micro-batch.max-records", "100")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
+    pairs = env.from_source(
+        NumberSequenceSource(1, 100), WatermarkStrategy.no_watermarks(), "numbers"
+    ).map(lambda n: (f"k{n % 3}", n), Types.TUPLE([Types.STRING(), Types.LONG()]))
+    keyed = pairs.name("pairs").key_by(lambda pair: pair[0], Types.STRING())
+    keyed.map(wait, Types.LONG()).name("wait").sink_to(DiscardingSink())
+    client = env.execute_async("channels")
+    try:
+        df = client.read_channel(_once_ended(client), spark)
+        assert df.schema["value"].dataType.simpleString() == "struct<f0:string,f1:bigint>"
+        records = df.where("kind = 'record'")
+        sums = records.groupBy("key").sum("value.f1").orderBy("key").collect()
+        assert [tuple(row) for row in sums] == [("k0", 1683), ("k1", 1717), ("k2", 1650)]
+        assert records.where("key != value.f0").count() == 0
+        assert client.read_channel(0, limit=5).count() == 5  # in the active session
+        with pytest.raises(UnknownChannelError, match="it has 'pairs -> wait'"):
+            client.read_channel("wait -> pairs")
+    finally:
+        go.touch()
+    client.get_job_execution_result().result()
+    assert df.where("kind = 'record'").count() == 100  # what was read stays
+    assert client.read_channel(0).count() == 0
+
+
+def _once_ended(client: JobClient) -> str:
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        for channel in client.get_channels():
+            if channel.has_ended:
+                return channel.name
+        time.sleep(0.02)
+    pytest.fail("the source did not come to its end")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from penstock import __version__
+from penstock.cli.channels import channels
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from penstock.cli.history import checkpoints
 from penstock.cli.inspect import inspect_snapshot
@@ -80,7 +81,7 @@ def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:
     return plans
 
 
-for command in (run, list_jobs, stop, cancel, savepoint, checkpoints):
+for command in (run, list_jobs, stop, cancel, savepoint, checkpoints, channels):
     main.add_command(command)
 for command in (trigger, inspect_snapshot):
     checkpoint.add_command(command)

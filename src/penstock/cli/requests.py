@@ -30,7 +30,7 @@ from penstock.recovery.control import (
 from penstock.recovery.lease import Alive, Dead, Silent, standing
 from penstock.savepoint.directory import dispose
 
-__all__ = ["cancel", "savepoint", "stop", "trigger"]
+__all__ = ["Conversation", "asking_options", "cancel", "savepoint", "stop", "trigger"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +49,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """How the job stands, if it was asked to end."""
 
 
-def _asking_options(command: F) -> F:
+def asking_options(command: F) -> F:
+    """Add what all commands have that ask a driver."""
     command = directory_option(json_option(command))
     return click.option(
         "--timeout", type=click.FloatRange(min=0), metavar="S", help="Seconds to wait; else no end."
@@ -60,7 +61,7 @@ def _asking_options(command: F) -> F:
 @click.argument("job")
 @click.option("--drain", is_flag=True, help="End as if all sources had come to their end.")
 @click.option("-p", "--savepoint-path", metavar="DIR", help="Directory of the savepoint.")
-@_asking_options
+@asking_options
 def stop(
     job: str, drain: bool, savepoint_path: str | None, timeout: float | None, **where: Any
 ) -> None:
@@ -74,7 +75,7 @@ def stop(
 
 @click.command()
 @click.argument("job")
-@_asking_options
+@asking_options
 def cancel(job: str, timeout: float | None, **where: Any) -> None:
     """End JOB between micro-batches, without a savepoint.
 
@@ -89,7 +90,7 @@ def cancel(job: str, timeout: float | None, **where: Any) -> None:
 @click.argument("job", required=False)
 @click.argument("directory_of_savepoint", metavar="[DIR]", required=False)
 @click.option("--dispose", "disposed", metavar="PATH", help="Delete this savepoint instead.")
-@_asking_options
+@asking_options
 def savepoint(
     job: str | None,
     directory_of_savepoint: str | None,
@@ -115,7 +116,7 @@ def savepoint(
 
 @click.command()
 @click.argument("job")
-@_asking_options
+@asking_options
 def trigger(job: str, timeout: float | None, **where: Any) -> None:
     """Take a checkpoint of JOB now.
 
@@ -134,7 +135,7 @@ def _ask_to_go_on(
     config: Path | None,
 ) -> None:
     place, given = job_at(job, defines, config, directory)
-    answer = _Conversation(place, given, timeout).ask(request)
+    answer = Conversation(place, given, timeout).ask(request)
     _tell(Outcome(place.key, answer.ok, answer.message, answer.path), as_json)
 
 
@@ -148,7 +149,7 @@ def _ask_to_end(
     config: Path | None,
 ) -> None:
     place, given = job_at(job, defines, config, directory)
-    conversation = _Conversation(place, given, timeout)
+    conversation = Conversation(place, given, timeout)
     answer = conversation.ask(request)
     if not answer.ok:
         _tell(Outcome(place.key, False, answer.message), as_json)
@@ -172,7 +173,7 @@ def _tell(outcome: Outcome, as_json: bool) -> None:
     sys.exit(ExitCode.DONE if outcome.ok else ExitCode.FAILED)
 
 
-class _Conversation:
+class Conversation:
     """One request to one driver, waited for with a line that tells how long it takes."""
 
     def __init__(self, job: JobDir, given: Given, timeout_s: float | None) -> None:

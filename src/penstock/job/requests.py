@@ -10,9 +10,11 @@ from typing import Protocol
 
 from penstock.checkpoint.store import Completed
 from penstock.errors import PenstockError
+from penstock.job.channel_view import ChannelView
 from penstock.recovery.control import (
     Answer,
     Cancel,
+    Channels,
     Checkpoint,
     Control,
     Request,
@@ -43,6 +45,10 @@ class Controlled(Protocol):
 
     def stop(self, directory: Path | None, *, drain: bool) -> Future[Completed]:
         """Write a savepoint and end."""
+        ...
+
+    def channels(self) -> ChannelView | None:
+        """Return the channels, None if the job is not running now."""
         ...
 
 
@@ -86,6 +92,9 @@ class Requests:
                     self._job.cancel()
                     self._reply(id_, Answer(True, "the job is being cancelled"))
                     return
+                case Channels():
+                    self._reply(id_, _channels(self._job.channels()))
+                    return
                 case Checkpoint():
                     done = self._job.checkpoint()
                 case Savepoint(path):
@@ -102,6 +111,13 @@ class Requests:
             self._control.reply(id_, answer)
         except OSError as error:
             logger.warning("a request to this job cannot be answered: %s", error)
+
+
+def _channels(view: ChannelView | None) -> Answer:
+    if view is None:
+        return Answer(False, "the job is not running now: it is between two attempts")
+    facts = view.facts()
+    return Answer(True, f"{len(facts)} channels", channels=facts)
 
 
 def _answer(result: Future[Completed]) -> Answer:

@@ -15,10 +15,12 @@ from pathlib import PurePosixPath
 import msgspec
 
 from penstock.checkpoint.job_dir import JobDir
+from penstock.common.channel_info import ChannelInfo
 
 __all__ = [
     "Answer",
     "Cancel",
+    "Channels",
     "Checkpoint",
     "Control",
     "Request",
@@ -54,15 +56,23 @@ class Checkpoint(msgspec.Struct, frozen=True, tag=True):
     """Make a checkpoint now."""
 
 
-Request = Savepoint | Stop | Cancel | Checkpoint
+class Channels(msgspec.Struct, frozen=True, tag=True):
+    """Say what waits in the channels now."""
+
+
+Request = Savepoint | Stop | Cancel | Checkpoint | Channels
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What became of a request; `path` is that of the checkpoint or savepoint, if there is one."""
+    """What became of a request; `path` is that of the checkpoint or savepoint, if there is one.
+
+    `channels` are there if they were asked for.
+    """
 
     ok: bool
     message: str
     path: str | None = None
+    channels: list[ChannelInfo] | None = None
 
 
 class _Asked(msgspec.Struct, frozen=True):

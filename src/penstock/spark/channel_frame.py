@@ -13,5 +13,8 @@ def channel_frame(rows: pa.Table, spark: SparkSession | None) -> DataFrame:
 
     The rows are what was there when they were read: reading the DataFrame asks the job nothing.
     """
+    if not rows.num_rows:
+        # Spark takes a table without rows, but not one without a batch.
+        rows = pa.Table.from_batches([pa.RecordBatch.from_pylist([], rows.schema)])
     session = spark or SparkSession.getActiveSession() or open_session({})
     return session.createDataFrame(rows)

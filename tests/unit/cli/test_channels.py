@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.channels import _status
+from penstock.common import ChannelInfo, JobClient
+from tests.unit.cli.jobs_by_hand import end, endless_job, job_by_hand, json_of, penstock
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[JobClient]:
+    client = endless_job(tmp_path)
+    yield client
+    end(client)
+
+
+def test_the_channels_of_a_running_job_are_shown(client: JobClient, tmp_path: Path) -> None:
+    (channel,) = json_of(penstock("channels", "endless", "--dir", tmp_path, "--json"))
+    assert channel["name"] == "Map -> KEYED PROCESS"
+    assert (channel["exchange"], channel["consumer_uid"]) == ("hash", "remember")
+    result = penstock("channels", "endless", "--dir", tmp_path)
+    assert result.exit_code == 0
+    head, row = result.stdout.splitlines()
+    assert " ".join(head.split()) == (
+        "CHANNEL INPUT EXCHANGE MICRO-BATCHES RECORDS SIZE BARRIERS STATUS"
+    )
+    assert row.startswith("Map -> KEYED PROCESS      0  hash ")
+
+
+def test_of_a_job_that_nobody_drives_there_are_none_to_see(tmp_path: Path) -> None:
+    job_by_hand(tmp_path, "count")
+    result = penstock("channels", "count", "--dir", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "nobody drives job 'count': it is SUSPENDED" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("held_at", "is_full", "has_ended", "said"),
+    [
+        (None, False, False, "open"),
+        (7, True, False, "held at barrier 7, full"),
+        (None, False, True, "ended"),
+    ],
+)
+def test_the_status_of_a_channel_is_said_in_words(
+    held_at: int | None, is_full: bool, has_ended: bool, said: str
+) -> None:
+    channel = ChannelInfo(
+        id=0,
+        name="a -> b",
+        producer="a",
+        producer_uid="a",
+        consumer="b",
+        consumer_uid="b",
+        input=0,
+        exchange="hash",
+        micro_batches=0,
+        records=0,
+        bytes=0,
+        barriers=[],
+        held_at=held_at,
+        is_full=is_full,
+        has_ended=has_ended,
+    )
+    assert _status(channel) == said
