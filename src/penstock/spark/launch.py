@@ -9,26 +9,30 @@ from pyspark.sql import SparkSession
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.common.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from penstock.graph.groups import Group
+from penstock.graph.groups import Group, Transport
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
 from penstock.spark.session import open_session
 from penstock.spark.submitter import SparkSubmitter
+from penstock.spark.transport import settle_transport
 
 
 def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
     """Start a plan on the active SparkSession or one made for it."""
+    sessions: list[SparkSession] = []
+
+    def settle(wanted: Transport | None) -> Transport:
+        # A restarted job asks again: the session before may have been stopped.
+        sessions[:] = [session_for(configuration)]
+        return settle_transport(sessions[0], wanted)
 
     def submitter(
         groups: tuple[Group, ...], job: str, tasks: dict[StageId, bytes]
     ) -> SparkSubmitter:
-        spark = SparkSubmitter(session_for(configuration), job, tasks)
-        for group in groups:
-            spark.prepare(group.head)
-        return spark
+        return SparkSubmitter(sessions[0], job, groups, tasks)
 
-    return launch(plan, configuration, batch_mode, submitter)
+    return launch(plan, configuration, batch_mode, submitter, settle)
 
 
 def session_for(configuration: Configuration) -> SparkSession:

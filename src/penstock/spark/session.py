@@ -37,6 +37,8 @@ _DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # A task goes to its state, not to where most of its input was made.
+    "spark.shuffle.reduceLocality.enabled": "false",
 }
 _LOG_LEVEL = "spark.log.level"
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
@@ -46,13 +48,14 @@ _REQUIRED = {
     "spark.scheduler.mode": "FAIR",
     # A re-run stage would mix two executions of one micro-batch.
     "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
     "spark.speculation": "false",
 }
 
 _WHY = {
     "spark.scheduler.mode": "stages may wait for each other",
     "spark.stage.maxConsecutiveAttempts": "a DataFrame source that loses its shuffle files may "
-    "mix two executions of what is random in it",
+    "mix two executions of what is random in it, and penstock.exchange cannot be 'shuffle'",
 }
 
 
@@ -102,14 +105,15 @@ def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
             "a SparkSession exists already; these settings do not take effect: %s",
             ", ".join(sorted(ignored)),
         )
-    for key, wanted in _REQUIRED.items():
-        if conf.get(key) != wanted and key != "spark.speculation":
+    for key, why in _WHY.items():
+        wanted = _REQUIRED[key]
+        if conf.get(key) != wanted:
             logger.warning(
                 "the existing SparkSession has %s=%s where penstock wants %s: %s",
                 key,
                 conf.get(key, "unset"),
                 wanted,
-                _WHY[key],
+                why,
             )
     return session
 

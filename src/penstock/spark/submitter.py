@@ -1,8 +1,9 @@
-"""Micro-batches as narrow Spark jobs over a cached anchor.
+"""Micro-batches as Spark jobs over cached anchors.
 
-Each stage has one RDD, built once: the anchor with `run_subtask` mapped over it. A
+A stage that runs alone has one RDD, built once: the anchor with `run_subtask` mapped over it. A
 micro-batch is one more run of that RDD; which one it is travels as a local property of the
-job, bound to it by Spark, so a retried task can only ever read its own instruction.
+job, bound to it by Spark, so a retried task can only ever read its own instruction. Stages that
+run together are a `GroupJob`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ from pyspark import RDD, Broadcast, TaskContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
-from penstock.graph.plan import Stage
+from penstock.graph.groups import Group
 from penstock.ids import StageId
 from penstock.job.submitter import MicroBatchLostError, R, W
+from penstock.spark.anchors import Anchors, drain
 from penstock.spark.dataframe_source import DataFrameSource
+from penstock.spark.group_job import GroupJob
 from penstock.task.failure import pack, unpack
+from penstock.task.level import by_member
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
@@ -43,36 +47,44 @@ _INSTRUCTION = "penstock.instruction"
 class SparkSubmitter:
     """Runs the micro-batches of one job on a SparkContext."""
 
-    def __init__(self, session: SparkSession, job_id: str, tasks: dict[StageId, bytes]) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        job_id: str,
+        groups: tuple[Group, ...],
+        tasks: dict[StageId, bytes],
+    ) -> None:
         context = session.sparkContext
         self._context = context
         self._job_id = job_id
         self._broadcasts = {stage: context.broadcast(task) for stage, task in tasks.items()}
-        self._anchors: dict[int, RDD[int]] = {}
+        self._anchors = Anchors(context)
         self._jobs: dict[StageId, Callable[[], list[Any]]] = {}
-        self._lock = threading.Lock()
+        """By the stage that is alone in its group."""
+        self._group_jobs: dict[StageId, GroupJob] = {}
+        """By each stage of the group."""
+        # A DataFrame may have fewer partitions than its stage has subtasks.
+        self._sparse = {
+            g.head.id for g in groups if isinstance(g.head.head.function, DataFrameSource)
+        }
         self._thread = threading.local()
-
-    def prepare(self, stage: Stage) -> None:
-        """Build the stage's RDD; called once per stage before its loop starts."""
-        runner = _SubtaskRunner(self._broadcasts[stage.id], sys.path)
-        source = stage.head.function
-        if isinstance(source, DataFrameSource):
-            assert source.df is not None
-            frame = source.df.coalesce(stage.parallelism).mapInArrow(
-                runner.of_batches, "ack binary"
-            )
-            self._jobs[stage.id] = lambda: [bytes(row.ack) for row in frame.collect()]
-        else:
-            self._jobs[stage.id] = self._anchor(stage.parallelism).mapPartitions(runner).collect
+        self._enter("anchors")
+        for group in groups:
+            self._prepare(group)
 
     def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
-        """Run one micro-batch in the stage's pool; see `Submitter`."""
-        (instruction,) = instructions
-        stage = StageId(instruction.stage)
-        self._context.setLocalProperty(_INSTRUCTION, str(path))
-        rows = self._collect(self._jobs[stage], f"stage-{stage}")
-        return [_by_subtask(rows, len(instruction.work), str(path))]
+        """Run one micro-batch in the pool of the group's first stage; see `Submitter`."""
+        head = StageId(instructions[0].stage)
+        self._enter(f"stage-{head}")
+        if head in self._group_jobs:
+            job = self._group_jobs[head]
+            rows = _collect(lambda: job.run(instructions))
+            acks = by_member(rows, job.seating)
+        else:
+            self._context.setLocalProperty(_INSTRUCTION, str(path))
+            rows = _collect(self._jobs[head])
+            acks = [[decode_acknowledgement(row) for row in rows]]
+        return checked(acks, instructions, self._sparse)
 
     def each(
         self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
@@ -80,19 +92,26 @@ class SparkSubmitter:
         """Call a function per subtask in a job of its own; see `Submitter`."""
         if not work:
             return []
+        self._enter(f"{purpose}-{stage}")
+        anchor: RDD[Any]
+        if stage in self._group_jobs:
+            anchor, first = self._group_jobs[stage].anchor(stage)
+        else:
+            anchor, first = self._anchors.plain(len(work)), 0
 
-        def call(index: int, anchor: Iterable[int]) -> Iterator[tuple[R | None, bytes | None]]:
-            _drain(anchor)
+        def call(index: int, anchor: Iterable[object]) -> Iterator[tuple[R | None, bytes | None]]:
+            drain(anchor)
             task = TaskContext.get()
             assert task is not None
             try:
-                yield function(work[index], task.taskAttemptId()), None
+                yield function(work[index - first], task.taskAttemptId()), None
             except PenstockError as error:
                 # A retry would not change it; the driver shall see it as it is.
                 yield None, pack(error)
 
-        job = self._anchor(len(work)).mapPartitionsWithIndex(call)
-        made = self._collect(job.collect, f"{purpose}-{stage}")
+        job = anchor.mapPartitionsWithIndex(call)
+        mine = list(range(first, first + len(work)))
+        made = _collect(lambda: list(self._context.runJob(job, iter, mine)))
         for _, failure in made:
             if failure is not None:
                 raise unpack(failure)
@@ -106,31 +125,43 @@ class SparkSubmitter:
 
     def close(self) -> None:
         """Let Spark forget the job."""
+        self._anchors.close()
         with contextlib.suppress(Exception):
-            for anchor in self._anchors.values():
-                anchor.unpersist()
             for broadcast in self._broadcasts.values():
                 broadcast.destroy()
 
-    def _anchor(self, parallelism: int) -> RDD[int]:
-        with self._lock:
-            if parallelism not in self._anchors:
-                anchor = self._context.parallelize(range(parallelism), parallelism).cache()
-                anchor.count()
-                self._anchors[parallelism] = anchor
-            return self._anchors[parallelism]
+    def _prepare(self, group: Group) -> None:
+        if len(group.stages) > 1:
+            job = GroupJob(group, self._anchors, self._broadcasts)
+            self._group_jobs.update((stage.id, job) for stage in group.stages)
+            return
+        stage = group.head
+        runner = _SubtaskRunner(self._broadcasts[stage.id], sys.path)
+        source = stage.head.function
+        if isinstance(source, DataFrameSource):
+            assert source.df is not None
+            frame = source.df.coalesce(stage.parallelism).mapInArrow(
+                runner.of_batches, "ack binary"
+            )
+            self._jobs[stage.id] = lambda: [bytes(row.ack) for row in frame.collect()]
+        else:
+            anchor = self._anchors.plain(stage.parallelism)
+            self._jobs[stage.id] = anchor.mapPartitions(runner).collect
 
-    def _collect(self, job: Callable[[], list[Any]], pool: str) -> list[Any]:
-        context = self._context
+    def _enter(self, pool: str) -> None:
+        """Let what this thread submits next be part of the job, and of a pool."""
         if getattr(self._thread, "pool", None) != pool:
             # Local properties stay with the thread: once is enough.
-            context.setJobGroup(self._job_id, f"penstock {pool}", interruptOnCancel=True)
-            context.setLocalProperty("spark.scheduler.pool", pool)
+            self._context.setJobGroup(self._job_id, f"penstock {pool}", interruptOnCancel=True)
+            self._context.setLocalProperty("spark.scheduler.pool", pool)
             self._thread.pool = pool
-        try:
-            return job()
-        except Exception as error:
-            raise MicroBatchLostError(first_cause(str(error))) from error
+
+
+def _collect(job: Callable[[], list[Any]]) -> list[Any]:
+    try:
+        return job()
+    except Exception as error:
+        raise MicroBatchLostError(first_cause(str(error))) from error
 
 
 class _SubtaskRunner:
@@ -142,7 +173,7 @@ class _SubtaskRunner:
 
     def __call__(self, anchor: Iterable[int]) -> Iterator[bytes]:
         """Run the subtask that belongs to a partition of the anchor."""
-        _drain(anchor)
+        drain(anchor)
         instruction, who = self._enter()
         yield encode(run_subtask(self._task.value, instruction, who))
 
@@ -164,19 +195,31 @@ class _SubtaskRunner:
         return instruction, who
 
 
-def _drain(anchor: Iterable[int]) -> None:
-    """Read what Spark sends: a worker that leaves input unread is thrown away after its task."""
-    for _ in anchor:
-        pass
+def checked(
+    acks: list[list[Acknowledgement]], instructions: list[Instruction], sparse: Collection[int]
+) -> list[list[Acknowledgement]]:
+    """Return one acknowledgement per subtask of each stage; as they are if one tells of a failure.
 
+    A stage in `sparse` may have run fewer tasks than it has subtasks.
 
-def _by_subtask(rows: Sequence[bytes], expected: int, path: str) -> list[Acknowledgement]:
-    acks = {a.subtask: a for a in map(decode_acknowledgement, rows)}
-    if len(acks) != len(rows) or not acks.keys() <= set(range(expected)):
-        message = f"{path}: {len(rows)} acknowledgements of subtasks {sorted(acks)}"
-        raise MicroBatchLostError(message)
-    # A DataFrame may have fewer partitions than its stage has subtasks.
-    return [acks.get(i) or Acknowledgement(i, f"none-{i}") for i in range(expected)]
+    Raises:
+        MicroBatchLostError: there are too few, or too many.
+    """
+    if any(a.failure is not None for mine in acks for a in mine):
+        return acks
+    whole = []
+    for mine, told in zip(acks, instructions, strict=True):
+        by_subtask = {a.subtask: a for a in mine}
+        expected = range(len(told.work))
+        missing = set(expected) - by_subtask.keys()
+        if len(mine) + len(missing) != len(expected) or (missing and told.stage not in sparse):
+            message = (
+                f"stage {told.stage}, micro-batch {told.batch}: {len(mine)} acknowledgements, "
+                f"of subtasks {sorted(by_subtask)}"
+            )
+            raise MicroBatchLostError(message)
+        whole.append([by_subtask.get(i) or Acknowledgement(i, f"none-{i}") for i in expected])
+    return whole
 
 
 _PYTHON_TRACEBACK = re.compile(
