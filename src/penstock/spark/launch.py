@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.common.config_options import read
@@ -16,6 +19,14 @@ from penstock.job.launch import LaunchedJob, launch
 from penstock.spark.session import open_session
 from penstock.spark.submitter import SparkSubmitter
 from penstock.spark.transport import settle_transport
+
+_PROPERTIES = (
+    "spark.jobGroup.id",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
+    "spark.scheduler.pool",
+)
+"""What Spark keeps for each thread about the jobs it submits."""
 
 
 def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
@@ -32,7 +43,24 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
     ) -> SparkSubmitter:
         return SparkSubmitter(sessions[0], job, groups, tasks)
 
-    return launch(plan, configuration, batch_mode, submitter, settle)
+    with _own_properties():
+        return launch(plan, configuration, batch_mode, submitter, settle)
+
+
+@contextmanager
+def _own_properties() -> Iterator[None]:
+    """Give the thread that starts a job its own group and pool back.
+
+    Else what the program runs on Spark next would be cancelled with the job.
+    """
+    before = SparkContext._active_spark_context
+    kept = {name: before.getLocalProperty(name) if before else None for name in _PROPERTIES}
+    try:
+        yield
+    finally:
+        after = SparkContext._active_spark_context
+        for name, value in kept.items() if after else ():
+            after.setLocalProperty(name, value)
 
 
 def session_for(configuration: Configuration) -> SparkSession:
