@@ -91,15 +91,16 @@ def awaited(
 
     Where there are several it is the lowest that all inputs have brought or may still bring. An
     input that has let n go by cannot give it back: what was behind it may be in the state by now.
-    Only who tracks counts it as brought.
+    Only who tracks counts it as brought, as long as another is still to come: with the last one
+    there would have been the cut.
     """
     for n in sorted(ahead):
-        is_tracked = ahead[n] is Passing.TRACKED
         first = [
             n if facts.passed >= n else _first(facts.entries, ahead, n) for facts in inputs.values()
         ]
+        went_by = [facts.passed >= n for facts in inputs.values()]
         is_gone = any(b is not None and b > n for b in first) or (
-            not is_tracked and any(facts.passed >= n for facts in inputs.values())
+            all(went_by) if ahead[n] is Passing.TRACKED else any(went_by)
         )
         if n in first and not is_gone:
             return n

@@ -258,6 +258,19 @@ def test_a_savepoint_that_one_input_has_let_go_by_is_gone() -> None:
     assert decide_cut(facts, live, PLENTY, CheckpointId(1)) == Cut({first: 1, second: 2})
 
 
+@pytest.mark.parametrize("inputs", ["a", "ab"])
+def test_a_checkpoint_that_all_inputs_have_let_go_by_is_gone(inputs: str) -> None:
+    # It was triggered, and its barriers came, after the live ones had been looked at.
+    it = stage(inputs)
+    it.arrive(" ".join(f"{i}#1 {i}1" for i in inputs))
+    it.live.clear()
+    it.run()
+    it.trigger(1, Passing.TRACKED)
+    assert it.decide() == Cut({})
+    it.play(" ".join(f"{i}2" for i in inputs))
+    assert it.cuts == []
+
+
 # -- any inputs ---------------------------------------------------------------------------------
 
 
