@@ -85,6 +85,7 @@ class ChannelStats(Struct, frozen=True):
     """The uid of the operator at its other end."""
     producer_name: str
     input: int
+    """Counted from 1, as people do."""
     bytes_held: int = 0
     """The most that waited behind the barrier for other inputs."""
     in_flight_bytes: int = 0

@@ -87,6 +87,7 @@ class InFlightFacts(msgspec.Struct, frozen=True):
     producer: str
     producer_name: str
     input: int
+    """Counted from 1."""
     ordinal: int
     """Its number among the channels between the same two operators."""
     attempt: str
@@ -226,7 +227,7 @@ class _Reader:
         return InFlightFacts(
             producer=state.producer,
             producer_name=self._names.get(state.producer, state.producer),
-            input=state.input,
+            input=state.input + 1,
             ordinal=state.ordinal,
             attempt=state.attempt,
             start=state.start,

@@ -18,7 +18,7 @@ class ChannelInfo(msgspec.Struct, frozen=True):
     consumer: str
     consumer_uid: str
     input: int
-    """Which input of the consumer it leads to."""
+    """Which input of the consumer it leads to, counted from 1."""
     exchange: str
     """How its records are dealt out to the subtasks of the consumer."""
     micro_batches: int

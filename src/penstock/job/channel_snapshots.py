@@ -71,7 +71,7 @@ class ChannelSnapshots:
             ChannelStats(
                 producer=end.producer.uid,
                 producer_name=end.producer.name,
-                input=end.channel.input,
+                input=end.channel.input + 1,
                 bytes_held=held.get(end.channel.id, 0),
                 in_flight_bytes=sum(s.size for s in segments),
                 in_flight_records=sum(s.rows for s in segments),

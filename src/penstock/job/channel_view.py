@@ -78,7 +78,7 @@ class ChannelView:
             producer_uid=producer.uid,
             consumer=consumer.name,
             consumer_uid=consumer.uid,
-            input=channel.input,
+            input=channel.input + 1,
             exchange=channel.exchange.value,
             micro_batches=_count(entries, EntryKind.DATA),
             records=sum(entry.rows for entry in entries),

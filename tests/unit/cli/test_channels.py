@@ -27,7 +27,7 @@ def test_the_channels_of_a_running_job_are_shown(client: JobClient, tmp_path: Pa
     assert " ".join(head.split()) == (
         "CHANNEL INPUT EXCHANGE MICRO-BATCHES RECORDS SIZE BARRIERS STATUS"
     )
-    assert row.startswith("Map -> KEYED PROCESS      0  hash ")
+    assert row.startswith("Map -> KEYED PROCESS      1  hash ")
 
 
 def test_of_a_job_that_nobody_drives_there_are_none_to_see(tmp_path: Path) -> None:

@@ -174,8 +174,8 @@ def test_machines_get_all_of_it(job: JobDir, tmp_path: Path) -> None:
 @pytest.fixture
 def overtaken(job: JobDir) -> History:
     channels = [
-        ChannelStats("src", "Source", 0, 0, 3072, 1234),
-        ChannelStats("other", "Other", 1, 512, 0, 0),
+        ChannelStats("src", "Source", 1, 0, 3072, 1234),
+        ChannelStats("other", "Other", 2, 512, 0, 0),
     ]
     history = History(job.storage)
     history.write(
@@ -217,8 +217,8 @@ def test_one_checkpoint_is_told_channel_by_channel(overtaken: History, tmp_path:
     assert "9.77 KB in all, 8.79 KB of them new, 3 KB in flight" in text
     channels = text.split("RECORDS IN FLIGHT\n")[1].splitlines()
     assert [" ".join(line.split()) for line in channels] == [
-        "0 Source 0 B 3 KB 1,234",
-        "1 Other 512 B 0 B 0",
+        "1 Source 0 B 3 KB 1,234",
+        "2 Other 512 B 0 B 0",
     ]
 
 
@@ -229,7 +229,7 @@ def test_machines_get_the_channels_too(overtaken: History, tmp_path: Path) -> No
     assert one["operators"][0]["channels"][0] == {
         "producer": "src",
         "producer_name": "Source",
-        "input": 0,
+        "input": 1,
         "bytes_held": 0,
         "in_flight_bytes": 3072,
         "in_flight_records": 1234,
@@ -426,7 +426,7 @@ def test_records_in_flight_are_shown_by_channel_with_their_range(
     result = penstock("checkpoint", "inspect", checkpoint)
     assert result.exit_code == 0
     assert (
-        "  in flight  input 1 from Source: 3 to 5 of attempt a1, 1,500 records, " in result.stdout
+        "  in flight  input 2 from Source: 3 to 5 of attempt a1, 1,500 records, " in result.stdout
     )
     facts = json_of(penstock("checkpoint", "inspect", checkpoint, "--json"))
     assert (facts["files"], facts["bytes"]) == (1, size)

@@ -217,7 +217,7 @@ def test_channels_tell_what_waits_in_them(waiting: tuple[JobClient, Blocking]) -
     (channel,) = client.get_channels()
     assert isinstance(channel, ChannelInfo)
     assert channel.name == "pairs -> sums"
-    assert (channel.producer, channel.consumer, channel.input) == ("pairs", "sums", 0)
+    assert (channel.producer, channel.consumer, channel.input) == ("pairs", "sums", 1)
     assert channel.exchange == Exchange.HASH.value
     assert (channel.micro_batches, channel.records) == (2, 10)
     assert channel.bytes > 0
