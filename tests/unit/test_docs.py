@@ -82,7 +82,7 @@ def test_the_first_program_is_one_that_the_tests_run() -> None:
     assert program == (ROOT / "examples" / "word_count.py").read_text()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/concepts.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/concepts/index.md"])
 def test_the_plan_shown_is_the_real_one(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.datastream.stream_execution_environment._cores", lambda: 2)
     (plan,) = plans_of(ROOT / "examples" / "word_count.py", ())
@@ -121,18 +121,18 @@ def test_modules_and_rooms_the_architecture_names_are_there() -> None:
 
 
 def test_the_story_of_a_checkpoint_is_told_in_words_that_exist() -> None:
-    text = (ROOT / "docs" / "checkpoints.md").read_text().split("what happened\n")[1]
+    text = (ROOT / "docs" / "concepts" / "checkpoints.md").read_text().split("what happened\n")[1]
     told = re.findall(r"^ +\+\d+ ms  .*?  +([a-z ]+?)(?::.*)?$", text.split("```")[0], re.M)
     assert len(told) == 14
     assert set(told) <= set(StoryEvent)
 
 
 def test_the_guarantee_table_has_all_modes() -> None:
-    text = (ROOT / "docs" / "checkpoints.md").read_text().split("## Guarantees")[1]
+    text = (ROOT / "docs" / "concepts" / "checkpoints.md").read_text().split("## Guarantees")[1]
     assert [mode for mode in Guarantee if f"| `{mode.value}`" not in text] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)", page.read_text())
     inside = [t for t in targets if not t.startswith("http")]
