@@ -296,6 +296,7 @@ class Coordinator:
                 self._trigger(decision.request)
                 continue
             waits = [p.expires - now for p in self._pending.values()]
+            waits += self._store.note_long_ones(self._pending.values(), now)
             waits += [
                 at - now
                 for p in self._pending.values()
@@ -382,7 +383,6 @@ class Coordinator:
         self._publish_live()
         reach(CrashPoint.COORDINATOR_TRIGGERED)
         self._job.wake()
-        self._store.note(pending)
 
     def _publish_live(self) -> None:
         self._live = {n: self._pending[n].passing for n in sorted(self._pending)}
@@ -455,8 +455,6 @@ class Coordinator:
         reach(CrashPoint.COORDINATOR_ACKNOWLEDGED)
         if pending.is_complete:
             self._complete(pending)
-        else:
-            self._store.note(pending)
 
     def _decline(self, cut: StageCut, error: BaseException) -> None:
         self._files.release(_holder(cut))

@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import __version__
+from penstock.checkpoint.cut import Passing
 from penstock.checkpoint.history import (
     CheckpointRecord,
     History,
@@ -43,7 +45,7 @@ from penstock.ids import AttemptId, CheckpointId
 logger = logging.getLogger("penstock.checkpoint")
 
 _RESERVED_AT_ONCE = 10
-_WORTH_A_SECOND_LOOK_S = 1.0
+_LONG_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class CheckpointStore:
         self._history = history
         self._life = life
         self._lock = threading.RLock()
+        self._noted: dict[CheckpointId, tuple[int, Passing]] = {}
         state = journal.state()
         self._next = self._reserved = state.highest_id
         self._retained = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
@@ -211,20 +214,28 @@ class CheckpointStore:
         with self._lock:
             self._journal.append(CommitsDone(checkpoint, self._attempt, time.time()))
 
-    def note(self, pending: PendingCheckpoint) -> None:
-        """Write down how far a checkpoint has come, for those who look now; as `record`.
+    def note_long_ones(self, pending: Iterable[PendingCheckpoint], now: float) -> list[float]:
+        """Write down how far those have come that take long, for those who look now.
 
-        Called at its trigger and at every acknowledgement but the last; what is over in a moment
-        is written down once.
+        Called after all that happens to any of them; each is written when it has come further.
+        Returns in how many seconds the others will have taken long. Never fails the job.
         """
-        if pending.acknowledged and time.time() - pending.triggered < _WORTH_A_SECOND_LOOK_S:
-            return
-        self._record(pending, RecordStatus.PENDING, None, None)
+        waits = []
+        for one in pending:
+            left = one.triggered + _LONG_S - now
+            stands = len(one.acknowledged), one.passing
+            if left > 0:
+                waits.append(left)
+            elif self._noted.get(one.id) != stands:
+                self._noted[one.id] = stands
+                self._record(one, RecordStatus.PENDING, None, None)
+        return waits
 
     def record(
         self, pending: PendingCheckpoint, completed: Completed | None, failure: str | None = None
     ) -> None:
         """Write down how a checkpoint went, for those who look later; never fails the job."""
+        self._noted.pop(pending.id, None)
         status = RecordStatus.FAILED if completed is None else RecordStatus.COMPLETED
         self._record(pending, status, completed, failure)
 

@@ -17,7 +17,6 @@ from penstock.checkpoint.journal import (
     CommitsStarted,
 )
 from penstock.checkpoint.store import Completed
-from penstock.checkpoint.story import StoryEvent
 from penstock.errors import (
     CheckpointFailedError,
     CommitFailedError,
@@ -58,12 +57,12 @@ def test_checkpoints_come_after_so_many_records(tmp_path: Path) -> None:
     with World(tmp_path, records=100) as world:
         world.coordinator.count(60)
         time.sleep(0.03)
-        assert world.coordinator.live == ()
+        assert not world.coordinator.live
         world.coordinator.count(40)
         assert world.complete() == 1
         world.coordinator.count(99)
         time.sleep(0.03)
-        assert world.coordinator.live == ()
+        assert not world.coordinator.live
 
 
 def test_a_checkpoint_can_be_asked_for(tmp_path: Path) -> None:
@@ -156,16 +155,20 @@ def test_the_story_of_a_checkpoint_is_kept_in_order(tmp_path: Path) -> None:
         assert told[4] == ("completed", None)
 
 
-def test_a_checkpoint_under_way_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_checkpoint_under_way_can_be_looked_at_with_who_has_acknowledged(
+    tmp_path: Path,
+) -> None:
     with World(tmp_path) as world:
         asked(world)
         n = world.triggered()
+        world.hand_over(SOURCE, n)
         eventually(lambda: world.record(n) is not None)
         record = world.record(n)
         assert record is not None
-        assert (record.status, record.operators) == (RecordStatus.PENDING, [])
-        assert [line.event for line in record.story] == [StoryEvent.TRIGGERED]
-        world.acknowledge(n)
+        assert record.status is RecordStatus.PENDING
+        assert [operator.name for operator in record.operators] == ["numbers"]
+        world.hand_over(SINK, n)
+        world.hand_over(MIDDLE, n)
         world.over(n)
         record = world.record(n)
         assert record is not None
@@ -437,7 +440,7 @@ def test_the_last_checkpoint_comes_when_all_stages_have_ended(tmp_path: Path) ->
         world.coordinator.ended(SOURCE)
         world.coordinator.ended(MIDDLE)
         time.sleep(0.02)
-        assert world.coordinator.live == ()
+        assert not world.coordinator.live
         world.coordinator.ended(SINK)
         n = world.triggered()
         assert world.coordinator.rolls_all(n)
@@ -488,7 +491,7 @@ def test_a_stop_holds_sources_still_commits_and_ends_the_job(tmp_path: Path) -> 
         assert ended is not None
         assert ended.is_savepoint
         time.sleep(0.02)
-        assert world.coordinator.live == ()
+        assert not world.coordinator.live
 
 
 def test_a_stop_that_fails_lets_the_job_go_on(tmp_path: Path) -> None:
@@ -528,7 +531,7 @@ def test_draining_waits_for_the_end_of_all_stages_then_writes_the_savepoint(
         answer = world.coordinator.drain(str(tmp_path / "sp"))
         assert world.coordinator.draining
         time.sleep(0.02)
-        assert world.coordinator.live == ()
+        assert not world.coordinator.live
         world.all_end()
         world.complete(prepared=[b"last"])
         assert answer.result(20).path == str(tmp_path / "sp")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -170,17 +169,38 @@ def test_what_barriers_held_up_and_overtook_is_added_up_in_the_record(tmp_path: 
     assert record.operators[0].channels == channels
 
 
-def test_a_long_checkpoint_is_noted_again_with_who_has_acknowledged(tmp_path: Path) -> None:
+def test_a_checkpoint_is_written_down_while_it_is_under_way_if_that_takes_long(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path)
-    long, short = pending(1), pending(2)
-    short.triggered = time.time()
-    for checkpoint in (long, short):
-        world.store.note(checkpoint)
-        checkpoint.acknowledge(StageId(0), StageSnapshot([OPERATOR], []))
-        world.store.note(checkpoint)
-    records = world.history.checkpoints()
-    assert [r.status for r in records] == [RecordStatus.PENDING] * 2
-    assert [len(r.operators) for r in records] == [1, 0]
+    checkpoint = pending(1)
+    began = checkpoint.triggered
+    assert world.store.note_long_ones([checkpoint], began + 0.25) == [0.75]
+    assert world.history.checkpoints() == []
+    assert world.store.note_long_ones([checkpoint], began + 1) == []
+    (record,) = world.history.checkpoints()
+    assert (record.status, record.operators) == (RecordStatus.PENDING, [])
+
+
+def test_it_is_written_again_when_it_has_come_further_and_only_then(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    checkpoint = pending(1)
+    world.store.note_long_ones([checkpoint], 100.0)
+    path = world.dir.path / "history" / "000000000001.json"
+    path.unlink()
+    world.store.note_long_ones([checkpoint], 101.0)
+    assert not path.exists()
+    checkpoint.acknowledge(StageId(0), StageSnapshot([OPERATOR], []))
+    world.store.note_long_ones([checkpoint], 102.0)
+    (record,) = world.history.checkpoints()
+    assert [operator.uid for operator in record.operators] == ["count"]
+    checkpoint.passing = Passing.UNALIGNED
+    world.store.note_long_ones([checkpoint], 103.0)
+    (record,) = world.history.checkpoints()
+    assert record.barriers == "unaligned"
+    world.store.record(checkpoint, None, "expired")
+    (record,) = world.history.checkpoints()
+    assert record.status is RecordStatus.FAILED
 
 
 # -- a checkpoint under way ---------------------------------------------------------------------
