@@ -14,12 +14,15 @@ from typing import Any
 
 from penstock.channel.log import Entry
 from penstock.checkpoint.commits import CommitLane
+from penstock.checkpoint.coordinator import Coordinator
 from penstock.checkpoint.cut import Cut, InputFacts, Passing, awaited, decide_cut
+from penstock.checkpoint.in_flight import InFlight
 from penstock.connectors.part_files import PartFilePublisher
 from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job import inputs as stage_inputs
 from penstock.job import stage_state
+from penstock.job.restore import Snapshot, StateRestorer
 from penstock.task.messages import Acknowledgement
 from penstock.testing import scripted_source
 
@@ -129,6 +132,31 @@ def state_of_another_version() -> None:
     stage_state.StageState.freeze = stale  # type: ignore[method-assign]
 
 
+def forget_what_was_in_flight() -> None:
+    """Begin again without the records that a barrier had overtaken."""
+    StateRestorer._channels = lambda *_: {}  # type: ignore[method-assign]
+
+
+def what_was_in_flight_in_another_order() -> None:
+    """Give the records that a barrier had overtaken back with the last ones first."""
+    in_order = StateRestorer._channels
+
+    def backwards(self: StateRestorer, snapshot: Snapshot) -> dict[ChannelId, list[Entry]]:
+        return {channel: entries[::-1] for channel, entries in in_order(self, snapshot).items()}
+
+    StateRestorer._channels = backwards  # type: ignore[method-assign]
+
+
+def record_only_what_is_there() -> None:
+    """Take an input for recorded though its barrier, and what it overtakes, are still to come."""
+    setattr(InFlight, "is_complete", property(lambda _: True))  # noqa: B010
+
+
+def at_least_once_instead() -> None:
+    """Hold no input at a barrier, and record nothing either."""
+    Coordinator._passing = lambda *_: Passing.TRACKED  # type: ignore[method-assign]
+
+
 BROKEN: dict[str, Callable[[], None]] = {
     rule.__name__: rule
     for rule in (
@@ -140,10 +168,22 @@ BROKEN: dict[str, Callable[[], None]] = {
         state_of_another_version,
     )
 }
+"""What is wrong however barriers pass."""
+
+BROKEN_IN_FLIGHT: dict[str, Callable[[], None]] = {
+    rule.__name__: rule
+    for rule in (
+        forget_what_was_in_flight,
+        what_was_in_flight_in_another_order,
+        record_only_what_is_there,
+        at_least_once_instead,
+    )
+}
+"""What is wrong where barriers overtake."""
 
 
 def break_as_told(environment: Mapping[str, str]) -> None:
     """Break what the environment names, if anything."""
     name = environment.get(BREAK)
     if name:
-        BROKEN[name]()
+        {**BROKEN, **BROKEN_IN_FLIGHT}[name]()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.checkpoint.history import CheckpointRecord, History
 from penstock.checkpoint.job_dir import JobDir
 from penstock.checkpoint.journal import Journal, JournalState
 from penstock.crash_points import CRASH_AT, CRASH_LOG
@@ -199,6 +200,11 @@ def job_dir(variant: Variant) -> JobDir:
 def journal_of(variant: Variant) -> JournalState:
     """What the job's journal says."""
     return Journal(job_dir(variant).storage, JOB).state()
+
+
+def history_of(variant: Variant) -> list[CheckpointRecord]:
+    """What is told of the job's checkpoints, oldest first."""
+    return History(job_dir(variant).storage).checkpoints()
 
 
 def has_ended(variant: Variant) -> bool:

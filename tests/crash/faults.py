@@ -272,9 +272,12 @@ class DiskFull(Fault):
     call: str
     first: int
     last: int
+    where: str = ""
 
     def play(self, variant: Variant) -> Variant:
-        with started(variant, {NO_SPACE: f"{self.call}:{self.first}:{self.last}"}) as driver:
+        where = f":{self.where}" if self.where else ""
+        script = f"{self.call}:{self.first}:{self.last}{where}"
+        with started(variant, {NO_SPACE: script}) as driver:
             code = driver.wait()
             _expect(driver, code, {0, 1})
             assert code == 0 or "No space left on device" in driver.words(), driver.words()

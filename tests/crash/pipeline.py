@@ -48,7 +48,10 @@ from tests.crash.steps import (
 
 JOB = "killed"
 NO_SPACE = "PENSTOCK_TEST_NO_SPACE"
-"""`call:first:last`: which calls of os.fsync, os.link or os.replace find the disk full."""
+"""`call:first:last[:where]`: which calls of os.fsync, os.link or os.replace find the disk full.
+
+With `where` only those of os.fsync count whose file has that in its path.
+"""
 FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
 """`point:nth`: where the process stops and waits for somebody to let it go on."""
 CRASH_BEHIND = "PENSTOCK_TEST_CRASH_BEHIND"
@@ -258,11 +261,13 @@ def configuration(variant: Variant) -> Configuration:
 
 def fill_the_disk(script: str) -> None:
     """Let some calls of a function of `os` raise ENOSPC, from now on and in this process."""
-    name, first, last = script.split(":")
+    name, first, last, *where = script.split(":")
     real: Callable[..., Any] = getattr(os, name)
     calls, lock = [0], threading.Lock()
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if where and where[0] not in str(Path(f"/proc/self/fd/{args[0]}").readlink()):
+            return real(*args, **kwargs)
         with lock:
             calls[0] += 1
             is_full = int(first) <= calls[0] <= int(last)

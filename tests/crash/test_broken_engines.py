@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.crash_points import CrashPoint
-from tests.crash.broken import BREAK, BROKEN
+from penstock.testing import Verdict
+from tests.crash.broken import BREAK, BROKEN, BROKEN_IN_FLIGHT
 from tests.crash.driver import crash_at, has_ended, started
-from tests.crash.judge import judge, read_results
 from tests.crash.pipeline import Variant
+from tests.crash.schedules import verdict_of
 
 pytestmark = pytest.mark.crash
 
@@ -29,26 +32,65 @@ def variant_in(directory: Path) -> Variant:
     )
 
 
-@pytest.mark.parametrize("rule", BROKEN)
-def test_a_broken_rule_is_noticed(tmp_path: Path, rule: str) -> None:
-    variant = variant_in(tmp_path)
-    point = DIES_AT.get(rule, CrashPoint.SINK_COMMITS_DONE)
-    dies = {} if point is None else crash_at(point, 4)
+def late_in(directory: Path) -> Variant:
+    # The slow source always reads, so that every barrier has something of it still to come; and
+    # what the fast one sends has to wait.
+    return Variant(
+        str(directory),
+        joins=True,
+        fast=900,
+        slow=36,
+        pause_ms=4,
+        lag_ms=120,
+        think_ms=1,
+        interval_ms=20,
+        max_batch=30,
+        unaligned=True,
+    )
+
+
+def verdict_with(rule: str, variant: Variant, point: CrashPoint | None, nth: int = 4) -> Verdict:
+    """Let a broken engine die and come back, and judge it."""
+    dies = {} if point is None else crash_at(point, nth)
     with started(variant, {BREAK: rule, **dies}) as driver:
         assert driver.wait() == -9, driver.words()
     for _ in range(3):
         if not has_ended(variant):
             with started(variant, {} if point is None else {BREAK: rule}) as driver:
                 driver.wait()
-    verdict = judge(variant.fast, variant.slow, read_results(variant.output))
+    return verdict_of(variant)
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_noticed(tmp_path: Path, rule: str) -> None:
+    point = DIES_AT.get(rule, CrashPoint.SINK_COMMITS_DONE)
+    verdict = verdict_with(rule, variant_in(tmp_path), point)
     assert not verdict.is_exactly_once, f"{rule} was not noticed: {verdict}"
 
 
-def test_a_whole_engine_is_not_blamed(tmp_path: Path) -> None:
-    variant = variant_in(tmp_path)
+@pytest.mark.parametrize(
+    ("rule", "harm"),
+    zip(BROKEN_IN_FLIGHT, ["lost", "out_of_order", "lost", "duplicated"], strict=True),
+)
+def test_a_broken_rule_of_overtaking_barriers_is_noticed(
+    tmp_path: Path, rule: str, harm: str
+) -> None:
+    verdict = verdict_with(rule, late_in(tmp_path), CrashPoint.COORDINATOR_COMPLETED, 3)
+    assert getattr(verdict, harm), f"{rule} was not noticed: {verdict}"
+
+
+def test_what_at_least_once_may_not_do_either_is_noticed(tmp_path: Path) -> None:
+    variant = msgspec.structs.replace(late_in(tmp_path), unaligned=False, mode="AT_LEAST_ONCE")
+    verdict = verdict_with("no_rewind", variant, CrashPoint.SINK_COMMITS_DONE, 3)
+    assert not verdict.is_at_least_once, verdict
+
+
+@pytest.mark.parametrize("make", [variant_in, late_in])
+def test_a_whole_engine_is_not_blamed(tmp_path: Path, make: Callable[[Path], Variant]) -> None:
+    variant = make(tmp_path)
     with started(variant, crash_at(CrashPoint.SINK_COMMITS_DONE, 2)) as driver:
         assert driver.wait() == -9, driver.words()
     with started(variant) as driver:
         assert driver.wait() == 0, driver.words()
-    verdict = judge(variant.fast, variant.slow, read_results(variant.output))
+    verdict = verdict_of(variant)
     assert verdict.is_exactly_once, verdict

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import cast
 
+import msgspec
 import pytest
 
 from penstock.crash_points import CrashPoint
-from tests.crash.driver import crashes
+from tests.crash.driver import crashes, history_of
 from tests.crash.faults import CrashAt, Fault, KilledSavepoint
 from tests.crash.pipeline import Variant
 from tests.crash.schedules import Outcome, Schedule, play
@@ -25,9 +26,13 @@ SECOND = {
     CrashPoint.STAGE_SNAPSHOT_FROZEN: 7,
     CrashPoint.STAGE_SNAPSHOT_DURABLE: 7,
     CrashPoint.COORDINATOR_ACKNOWLEDGED: 8,
+    CrashPoint.STAGE_IN_FLIGHT_RECORDED: 6,
+    CrashPoint.STAGE_IN_FLIGHT_KEPT: 6,
 }
 """Points that are passed often: a time when there is already something to lose."""
 ONLY_ONCE = (CrashPoint.JOB_FINISHING, CrashPoint.JOB_FINISHED)
+IN_FLIGHT = [point for point in CrashPoint if "in-flight" in point]
+"""Points of barriers that overtake: something has to wait before them."""
 
 
 def faults_at(point: CrashPoint) -> tuple[Fault, ...]:
@@ -52,6 +57,10 @@ def killed(
     def kill_at(point: CrashPoint) -> tuple[Variant, Outcome]:
         directory = tmp_path_factory.mktemp(point)
         variant = Variant(str(directory), fast=300, slow=24, pause_ms=25, interval_ms=30)
+        if point in IN_FLIGHT:
+            variant = msgspec.structs.replace(
+                variant, joins=True, unaligned=True, pause_ms=5, think_ms=2, max_batch=30
+            )
         return variant, play(Schedule(0, variant, faults_at(point)), directory)
 
     with ThreadPoolExecutor(2) as pool:
@@ -65,3 +74,5 @@ def test_a_driver_killed_here_leaves_no_trace(
     variant, outcome = killed[point].result()
     assert outcome.is_good, outcome
     assert point in crashes(variant), "it was never reached"
+    if point in IN_FLIGHT:
+        assert any(c.in_flight_bytes for c in history_of(variant)), "nothing was ever in flight"

@@ -1,0 +1,228 @@
+"""Killed jobs whose inputs pile up: what barriers overtook, and harm to what is on its way."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.checkpoint.failures import AbortReason
+from penstock.checkpoint.history import CheckpointRecord, RecordStatus
+from penstock.checkpoint.story import StoryEvent
+from penstock.crash_points import CrashPoint
+from tests.crash.damage import damage, in_flight_files, records_in_flight
+from tests.crash.driver import crash_at, history_of, journal_of, started
+from tests.crash.faults import (
+    CrashAt,
+    DiskFull,
+    Fault,
+    LostMicroBatches,
+    StopAndRestore,
+    Supervised,
+    damage_waiting,
+)
+from tests.crash.pipeline import Variant
+from tests.crash.schedule_parts import Family
+from tests.crash.schedules import Outcome, Schedule, play, play_in_a_new_place, verdict_of
+
+pytestmark = pytest.mark.crash
+
+TIMEOUT = "execution.checkpointing.timeout"
+TOLERABLE = "execution.checkpointing.tolerable-failed-checkpoints"
+
+
+def piling_up(directory: Path) -> Variant:
+    """Orders come faster than they are joined with payments, and these come late."""
+    return Variant(
+        str(directory),
+        joins=True,
+        unaligned=True,
+        fast=300,
+        slow=18,
+        pause_ms=4,
+        lag_ms=60,
+        think_ms=1.5,
+        max_batch=30,
+        interval_ms=30,
+    )
+
+
+def through(directory: Path, *faults: Fault, **changes: object) -> Outcome:
+    variant = msgspec.structs.replace(piling_up(directory), **changes)
+    return play(Schedule(0, variant, faults), directory)
+
+
+def killed_with_records_in_flight(variant: Variant, point: CrashPoint) -> str:
+    """Kill the job behind a checkpoint that holds records in flight; return where that is."""
+    with started(variant, crash_at(point, 3)) as driver:
+        assert driver.wait() == -9, driver.words()
+    newest = journal_of(variant).restorable[-1].path
+    assert records_in_flight(variant, newest) > 0, "nothing was in flight"
+    return newest
+
+
+def test_schedules_of_faults_leave_no_trace() -> None:
+    seeds = [3, 4, 10, 12]
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(partial(play_in_a_new_place, family=Family.JOINED), seeds))
+    assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
+
+
+# -- one stage, and all of them -----------------------------------------------------------------
+
+
+def test_micro_batches_that_are_lost_run_again_with_the_records_they_had(tmp_path: Path) -> None:
+    outcome = through(tmp_path, LostMicroBatches((4, 11, 12, 30)))
+    assert outcome.is_good, outcome
+    assert outcome.attempts == 1
+
+
+def test_one_stage_that_fails_takes_all_of_them_back(tmp_path: Path) -> None:
+    outcome = through(tmp_path, failures=(90, 200, 450))
+    assert outcome.is_good, outcome
+    assert outcome.attempts == 4
+
+
+def test_a_supervisor_brings_back_what_was_in_flight(tmp_path: Path) -> None:
+    outcome = through(tmp_path, Supervised((0.3, 0.2)), think_ms=3)
+    assert outcome.is_good, outcome
+    assert outcome.attempts == 3
+
+
+def test_at_least_once_repeats_what_one_input_brought_while_the_other_was_late(
+    tmp_path: Path,
+) -> None:
+    at_least_once = {"unaligned": False, "mode": "AT_LEAST_ONCE", "think_ms": 0}
+    paces = {"fast": 900, "slow": 12, "pause_ms": 10, "lag_ms": 150}
+    outcome = through(tmp_path, CrashAt(CrashPoint.COORDINATOR_COMPLETED), **at_least_once, **paces)
+    assert outcome.verdict is not None
+    assert outcome.verdict.is_at_least_once, outcome
+    assert outcome.verdict.duplicated, outcome
+
+
+# -- segments that come to harm -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["missing", "truncated", "flipped"])
+def test_a_damaged_segment_is_named_and_made_good(tmp_path: Path, kind: str) -> None:
+    variant = piling_up(tmp_path)
+    with started(variant) as driver:
+        path = damage_waiting(driver, variant, kind, random.Random(kind))
+        assert driver.wait() == 0, driver.words()
+    assert path is not None, "nothing waited"
+    assert path.name in driver.log.read_text(), "it was not named"
+    assert journal_of(variant).attempts_so_far > 1
+    verdict = verdict_of(variant)
+    assert verdict.is_exactly_once, verdict
+
+
+def test_a_segment_that_came_out_of_a_checkpoint_comes_out_of_it_again(tmp_path: Path) -> None:
+    variant = piling_up(tmp_path)
+    newest = killed_with_records_in_flight(variant, CrashPoint.COORDINATOR_COMPLETED)
+    names = {path.name for path in in_flight_files(variant, newest)}
+    slowly = msgspec.structs.replace(variant, warm_up_ms=250)
+    with started(slowly) as driver:
+
+        def brought_back() -> list[Path]:
+            return [p for p in variant.work.glob("*/a2/channels/*/*.arrow") if p.name in names]
+
+        assert driver.wait_until(lambda: len(brought_back()) == len(names)), driver.words()
+        path = max(brought_back())
+        damage(path, "flipped", random.Random(0))
+        assert driver.wait() == 0, driver.words()
+    assert path.name in driver.log.read_text(), "it was not named"
+    verdict = verdict_of(variant)
+    assert verdict.is_exactly_once, verdict
+
+
+def test_records_in_flight_that_are_damaged_lead_back_if_nobody_has_committed(
+    tmp_path: Path,
+) -> None:
+    variant = msgspec.structs.replace(piling_up(tmp_path), retained=2)
+    newest = killed_with_records_in_flight(variant, CrashPoint.COORDINATOR_COMPLETED)
+    path = in_flight_files(variant, newest)[-1]
+    damage(path, "missing", random.Random(0))
+    with started(variant) as driver:
+        assert driver.wait() == 0, driver.words()
+    assert "is damaged" in driver.log.read_text()
+    assert str(path) in driver.log.read_text()
+    verdict = verdict_of(variant)
+    assert verdict.is_exactly_once, verdict
+
+
+def test_records_in_flight_that_are_damaged_are_never_skipped(tmp_path: Path) -> None:
+    variant = msgspec.structs.replace(piling_up(tmp_path), retained=2)
+    newest = killed_with_records_in_flight(variant, CrashPoint.SINK_COMMITS_DONE)
+    path = in_flight_files(variant, newest)[0]
+    good = path.read_bytes()
+    damage(path, "flipped", random.Random(0))
+    with started(variant) as driver:
+        assert driver.wait() == 1, driver.words()
+        assert "BadCheckpointError" in driver.words()
+        assert str(path) in driver.words()
+    path.write_bytes(good)
+    outcome = play(Schedule(0, variant, ()), tmp_path)
+    assert outcome.is_good, outcome
+
+
+# -- another shape ------------------------------------------------------------------------------
+
+
+def test_records_in_flight_keep_a_job_in_its_shape_until_it_takes_a_savepoint(
+    tmp_path: Path,
+) -> None:
+    variant = piling_up(tmp_path)
+    killed_with_records_in_flight(variant, CrashPoint.COORDINATOR_COMPLETED)
+    with started(msgspec.structs.replace(variant, parallelism=3)) as driver:
+        assert driver.wait() == 1, driver.words()
+        assert "RestoreMismatchError" in driver.words()
+        assert "take a savepoint" in driver.words()
+    outcome = play(Schedule(0, variant, (StopAndRestore(3, "memory"),)), tmp_path)
+    assert outcome.is_good, outcome
+
+
+# -- checkpoints that fail ----------------------------------------------------------------------
+
+
+def test_barriers_of_checkpoints_that_ran_out_of_time_do_no_harm(tmp_path: Path) -> None:
+    # Payments take longer than a checkpoint may, so that most end while they are recorded.
+    settings = {TIMEOUT: "25 ms", TOLERABLE: "1000"}
+    outcome = through(tmp_path, CrashAt(CrashPoint.COORDINATOR_COMPLETED), settings=settings)
+    assert outcome.is_good, outcome
+    expired = [c for c in history_of(piling_up(tmp_path)) if is_expired(c)]
+    overtaken = [line for c in expired for line in c.story if line.event is StoryEvent.OVERTAKEN]
+    assert overtaken, "no barrier of them had overtaken anything"
+
+
+def is_expired(record: CheckpointRecord) -> bool:
+    return (record.failure or "").startswith(AbortReason.EXPIRED.value)
+
+
+def test_checkpoints_that_run_out_of_time_are_tolerated_as_often_as_is_set(tmp_path: Path) -> None:
+    hopeless = msgspec.structs.replace(
+        piling_up(tmp_path),
+        lag_ms=300,
+        settings={TIMEOUT: "20 ms", TOLERABLE: "2", "restart-strategy.type": "none"},
+    )
+    with started(hopeless) as driver:
+        assert driver.wait() == 1, driver.words()
+        assert "TooManyFailedCheckpointsError" in driver.words()
+    first, second, third, *_ = history_of(hopeless)
+    assert all(map(is_expired, (first, second, third)))
+    assert f"checkpoint {third.id}" in driver.words().splitlines()[-1]
+    outcome = play(Schedule(0, piling_up(tmp_path), ()), tmp_path)
+    assert outcome.is_good, outcome
+
+
+def test_a_checkpoint_that_cannot_keep_what_was_in_flight_fails_alone(tmp_path: Path) -> None:
+    full = DiskFull("fsync", 1, 12, where="in-flight")
+    outcome = through(tmp_path, full, settings={TOLERABLE: "100"})
+    assert outcome.is_good, outcome
+    assert outcome.attempts == 1
+    told = history_of(piling_up(tmp_path))
+    assert any("No space left on device" in (c.failure or "") for c in told)
+    assert any(c.in_flight_bytes for c in told if c.status is RecordStatus.COMPLETED)
