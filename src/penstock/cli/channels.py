@@ -17,6 +17,7 @@ __all__ = ["channels"]
 
 _HEADS = ("CHANNEL", "INPUT", "EXCHANGE", "MICRO-BATCHES", "RECORDS", "SIZE", "BARRIERS", "STATUS")
 _NUMBERS = ("INPUT", "MICRO-BATCHES", "RECORDS", "SIZE")
+_BARRIERS_SHOWN = 3
 
 
 @click.command()
@@ -54,9 +55,16 @@ def _row(channel: ChannelInfo) -> tuple[str, ...]:
         str(channel.micro_batches),
         f"{channel.records:,}",
         size(channel.bytes),
-        ", ".join(map(str, channel.barriers)) or "-",
+        _barriers(channel.barriers),
         _status(channel),
     )
+
+
+def _barriers(waiting: list[int]) -> str:
+    # Those that overtook stay in the log until the records before them are consumed.
+    if len(waiting) > _BARRIERS_SHOWN:
+        return f"{waiting[0]} … {waiting[-1]}"
+    return ", ".join(map(str, waiting)) or "-"
 
 
 def _status(channel: ChannelInfo) -> str:

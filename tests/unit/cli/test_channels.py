@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.channels import _status
+from penstock.cli.channels import _barriers, _status
 from penstock.common import ChannelInfo, JobClient
 from tests.unit.cli.jobs_by_hand import end, endless_job, job_by_hand, json_of, penstock
 
@@ -35,6 +35,13 @@ def test_of_a_job_that_nobody_drives_there_are_none_to_see(tmp_path: Path) -> No
     result = penstock("channels", "count", "--dir", tmp_path)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "nobody drives job 'count': it is SUSPENDED" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"), [([], "-"), ([7], "7"), ([5, 6, 7], "5, 6, 7"), ([1, 2, 5, 9], "1 … 9")]
+)
+def test_many_barriers_are_said_in_short(waiting: list[int], said: str) -> None:
+    assert _barriers(waiting) == said
 
 
 @pytest.mark.parametrize(
