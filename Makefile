@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
+.PHONY: help setup demo demo-barriers test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ $(VENV)/.ready: pyproject.toml
 
 demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py
+
+demo-barriers: setup ## a job under a backlog: aligned checkpoints beside unaligned ones, and a kill -9 in between
+	@$(BIN)/python examples/barriers.py
 
 test: setup ## all tests: unit, then on Spark, then with killed processes
 	@$(BIN)/python -m pytest

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,14 +44,10 @@ def main() -> int:
         "region,\na sink writes them into files. Every second a checkpoint is taken. Spark takes "
         "ten seconds or more\nto start, each time.\n"
     )
-    with directory_of_its_own() as directory, running_job(directory) as job:
+    console.print("$ penstock run --supervise examples/orders.py DIRECTORY\n")
+    with directory_of_its_own() as directory, running_job(orders.__file__, directory) as job:
         watch_and_kill(job, directory)
-        code = job.wait()
-        if code != 0:
-            console.print((directory / "log").read_text(errors="replace")[-4000:], markup=False)
-            console.print(f"[red bold]the job ended with exit code {code}[/]")
-            return 1
-        return report(directory)
+        return report(directory) if has_ended_well(job, directory) else 1
 
 
 # -- the job ------------------------------------------------------------------------------------
@@ -71,8 +67,11 @@ def directory_of_its_own() -> Iterator[Path]:
 
 
 @contextmanager
-def running_job(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running_job(
+    program: str, directory: Path, more: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     settings = {
+        **(more or {}),
         "penstock.work-dir": directory / "work",
         "penstock.state.local-dir": directory / "state",
         "spark.local.dir": directory / "spark",
@@ -81,8 +80,7 @@ def running_job(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     penstock = Path(sys.executable).with_name("penstock")
     command = [str(penstock), "run", "--supervise"]
     command += [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
-    command += [str(Path(orders.__file__)), str(directory)]
-    console.print("$ penstock run --supervise examples/orders.py DIRECTORY\n")
+    command += [program, str(directory)]
     with (directory / "log").open("wb") as log:
         job = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -94,6 +92,14 @@ def running_job(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
                 job.wait(30)
             except subprocess.TimeoutExpired:
                 job.kill()
+
+
+def has_ended_well(job: subprocess.Popen[bytes], directory: Path) -> bool:
+    code = job.wait()
+    if code != 0:
+        console.print((directory / "log").read_text(errors="replace")[-4000:], markup=False)
+        console.print(f"[red bold]the job ended with exit code {code}[/]")
+    return code == 0
 
 
 # -- what can be seen from outside --------------------------------------------------------------
@@ -123,10 +129,15 @@ class Watch:
         for checkpoint in self._new("checkpoints", checkpoints(self._directory)):
             self.tell(
                 f"[green]checkpoint {checkpoint['id']:<3}[/] {checkpoint['duration_s']:5.2f} s, "
-                f"{checkpoint['new_bytes'] / 1024:5.1f} KiB new, "
-                f"{checkpoint['full_bytes'] / 1024:5.1f} KiB in all; "
-                f"finished files: {len(finished(self._directory)):,} orders"
+                f"{self.figures(checkpoint)}"
             )
+
+    def figures(self, checkpoint: dict[str, Any]) -> str:
+        return (
+            f"{checkpoint['new_bytes'] / 1024:5.1f} KiB new, "
+            f"{checkpoint['full_bytes'] / 1024:5.1f} KiB in all; "
+            f"finished files: {len(finished(self._directory)):,} orders"
+        )
 
     def _new(self, kind: str, found: list[T]) -> list[T]:
         new = found[self._told[kind] :]
@@ -153,7 +164,7 @@ def watch_and_kill(job: subprocess.Popen[bytes], directory: Path) -> None:
 
 
 def job_file(directory: Path, pattern: str) -> list[Path]:
-    return sorted((directory / "checkpoints").glob(f"orders-*/{pattern}"))
+    return sorted((directory / "checkpoints").glob(f"*/{pattern}"))
 
 
 def read_driver(directory: Path) -> dict[str, Any] | None:

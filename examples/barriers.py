@@ -1,0 +1,250 @@
+"""What `make demo-barriers` runs: the same job with aligned checkpoints, then with unaligned ones.
+
+The job is `priced_orders.py`, with more orders than its last step can take. What checkpoints cost
+is read from the history that the job keeps; `penstock checkpoints` shows the same. The second
+job's driver is killed with -9 while records are in flight, and comes back. At the end what is in
+the finished files is compared with what was sent; none of penstock's code is used for that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from contextlib import AbstractContextManager, suppress
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import priced_orders
+from demo import (
+    Verdict,
+    Watch,
+    checkpoints,
+    console,
+    directory_of_its_own,
+    finished,
+    has_ended_well,
+    read_driver,
+    recoveries,
+    running_job,
+)
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+UNALIGNED = "execution.checkpointing.unaligned.enabled"
+BACKLOG = 150 << 10
+ENOUGH_ALIGNED, ENOUGH_UNALIGNED = 2, 5
+TIMES_SHORTER = 10
+
+Checkpoint = dict[str, Any]
+
+
+def main() -> int:
+    console.print(INTRODUCTION)
+    with directory_of_its_own() as directory:
+        aligned = Run(directory / "aligned", unaligned=False)
+        unaligned = Run(directory / "unaligned", unaligned=True)
+        console.print(ALIGNED_STORY)
+        with aligned.job() as job:
+            aligned.watch_backlog(job, ENOUGH_ALIGNED)
+        console.print(UNALIGNED_STORY)
+        with unaligned.job() as job:
+            unaligned.watch_backlog(job, ENOUGH_UNALIGNED)
+            unaligned.kill_the_driver()
+            while unaligned.goes_on(job):
+                pass
+            if not has_ended_well(job, unaligned.directory):
+                return 1
+        is_shorter = compare(aligned.figures, unaligned.figures)
+        return 0 if is_exact(unaligned.directory) and is_shorter else 1
+
+
+# -- a job and what can be seen of it -----------------------------------------------------------
+
+
+class WatchBarriers(Watch):
+    def figures(self, checkpoint: Checkpoint) -> str:
+        return (
+            f"{checkpoint['barriers']}: alignment {alignment_s(checkpoint):.2f} s, "
+            f"held {checkpoint['bytes_held']:,} bytes, "
+            f"in flight {in_flight(checkpoint):,} records"
+        )
+
+
+class Run:
+    def __init__(self, directory: Path, *, unaligned: bool) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.settings = {UNALIGNED: str(unaligned).lower()}
+        self.figures: list[Checkpoint] = []
+        """Of checkpoints that began when the backlog was there."""
+
+    def job(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        console.print(
+            f"$ penstock run --supervise -D {UNALIGNED}={self.settings[UNALIGNED]} \\\n"
+            "    examples/priced_orders.py DIRECTORY\n"
+        )
+        self._watch = WatchBarriers(self.directory)
+        return running_job(priced_orders.__file__, self.directory, self.settings)
+
+    def watch_backlog(self, job: subprocess.Popen[bytes], enough: int) -> None:
+        """Tell what happens until some checkpoints have been taken under a backlog."""
+        since = None
+        while self.goes_on(job) and len(self.figures) < enough:
+            if since is None and (waiting := self.waiting_bytes()) >= BACKLOG:
+                since = time.time()
+                self._watch.tell(f"the backlog is there: {waiting / 1024:.0f} KiB of records wait")
+            if since is not None:
+                found = checkpoints(self.directory)
+                self.figures = [c for c in found if c["triggered"] >= since]
+
+    def goes_on(self, job: subprocess.Popen[bytes]) -> bool:
+        """Tell what is new; return whether the job still runs."""
+        time.sleep(0.1)
+        self._watch.tell_news()
+        return job.poll() is None
+
+    def waiting_bytes(self) -> int:
+        """Return the size of what waits in the channels, which are directories of files."""
+        total = 0
+        for path in (self.directory / "work").glob("*/*/channels/*/*.arrow"):
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
+    def kill_the_driver(self) -> None:
+        driver = read_driver(self.directory)
+        if driver is not None:
+            os.kill(driver["pid"], signal.SIGKILL)
+            self._watch.tell(f"[red bold]kill -9 {driver['pid']}[/], the driver")
+
+
+# -- figures ------------------------------------------------------------------------------------
+
+
+def alignment_s(checkpoint: Checkpoint) -> float:
+    stats = [s for operator in checkpoint["operators"] for s in operator["stats"]]
+    return max((s["alignment_s"] for s in stats), default=0.0)
+
+
+def in_flight(checkpoint: Checkpoint) -> int:
+    """Return how many records of a checkpoint its barriers had overtaken."""
+    channels = [c for operator in checkpoint["operators"] for c in operator["channels"]]
+    return sum(channel["in_flight_records"] for channel in channels)
+
+
+def compare(aligned: list[Checkpoint], unaligned: list[Checkpoint]) -> bool:
+    """Show both side by side; return whether unaligned ones were as much shorter as they should."""
+    table = Table("", title="checkpoints under the backlog", box=SIMPLE_HEAD, caption=CAPTION)
+    for mode in ("aligned", "unaligned"):
+        for column in ("took", "alignment", "held", "in flight"):
+            table.add_column(f"{mode}\n{column}", justify="right")
+    for number, pair in enumerate(zip_longest(aligned, unaligned), start=1):
+        table.add_row(str(number), *cells(pair[0]), *cells(pair[1]))
+    console.print()
+    console.print(table)
+    long, short = (float(median(c["duration_s"] for c in s)) for s in (aligned, unaligned))
+    is_shorter = long >= TIMES_SHORTER * short
+    say(
+        is_shorter,
+        f"the median is {long:.2f} s aligned and {short:.2f} s unaligned: "
+        f"{long / short:.0f} times shorter",
+    )
+    return is_shorter
+
+
+def cells(checkpoint: Checkpoint | None) -> tuple[str, ...]:
+    if checkpoint is None:
+        return ("",) * 4
+    return (
+        f"{checkpoint['duration_s']:.2f} s",
+        f"{alignment_s(checkpoint):.2f} s",
+        f"{checkpoint['bytes_held'] / 1024:.1f} KiB",
+        f"{checkpoint['in_flight_bytes'] / 1024:.1f} KiB",
+    )
+
+
+def say(is_good: bool, text: str) -> None:
+    console.print(f"[{'green' if is_good else 'red'} bold]{text}[/]")
+
+
+# -- the proof ----------------------------------------------------------------------------------
+
+
+def verify(results: list[str]) -> Verdict:
+    """Compare lines with what was sent; a line is a name, an item, a number and a price.
+
+    The numbers of an item must be 1, 2, 3 and so on, and each line must name the price that was
+    the last one in that order. Which of an order and a price comes first is free.
+    """
+    amounts = {"order": priced_orders.ORDERS, "price": priced_orders.PRICES}
+    due = Counter(
+        f"{kind}-{index},{index * 7 % priced_orders.ITEMS}"
+        for kind, amount in amounts.items()
+        for index in range(amount)
+    )
+    there = Counter(line.rsplit(",", 2)[0] for line in results)
+    items: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
+    for line in results:
+        name, item, number, price = line.split(",")
+        items[item].append((int(number), name, price))
+    wrong = 0
+    for happened in items.values():
+        last = "None"
+        for place, (counted, name, price) in enumerate(sorted(happened), start=1):
+            last = name if name.startswith("price") else last
+            wrong += counted != place or price != last
+    return Verdict(
+        events=due.total(),
+        results=len(results),
+        lost=(due - there).total(),
+        duplicated=(there - due).total(),
+        wrong=wrong,
+    )
+
+
+def is_exact(directory: Path) -> bool:
+    """Say what was replayed and what came out; return whether both are as they should be."""
+    in_flight_in = {c["id"]: in_flight(c) for c in checkpoints(directory)}
+    replayed = sum(in_flight_in.get(r["checkpoint"], 0) for r in recoveries(directory))
+    say(replayed > 0, f"{replayed:,} records in flight were replayed behind the kill")
+    verdict = verify(finished(directory))
+    say(
+        verdict.is_good,
+        f"events in {verdict.events:,}, lines out {verdict.results:,}, "
+        f"lost {verdict.lost}, duplicated {verdict.duplicated}, wrong {verdict.wrong}",
+    )
+    return replayed > 0 and verdict.is_good
+
+
+INTRODUCTION = f"""\
+[bold]{priced_orders.ORDERS:,} orders and {priced_orders.PRICES:,} new prices, joined by item, on \
+Spark, twice.[/]
+Orders come faster than the ledger behind the join can book them, prices come slowly. So orders
+pile up in the channels: a backlog. Every second a checkpoint is due.
+"""
+
+ALIGNED_STORY = """\
+[bold]First with aligned checkpoints.[/] A barrier stays behind the records that were sent before
+it: it gets through when the whole backlog in front of it has been booked. At the join the prices,
+whose barrier came at once, are held until that of the orders is there.
+"""
+
+UNALIGNED_STORY = """
+[bold]Now with unaligned checkpoints.[/] A barrier overtakes all that waits, and what it overtook
+becomes a part of the checkpoint. In the middle the driver is killed with -9: what it had read
+and not booked yet is in no state and will not be read again, it is in the checkpoint alone.
+"""
+
+CAPTION = """\
+alignment: how long inputs waited at their barriers, at most; held: what waited behind them; \
+in flight: records that barriers overtook, kept in the checkpoint"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
