@@ -12,7 +12,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.file_keeper import FileKeeper
@@ -26,7 +26,7 @@ from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, CheckpointId
 from penstock.job.attempt import Attempt, AttemptParts
 from penstock.job.books import Books, JobParts
-from penstock.job.report import MicroBatchReport
+from penstock.job.host_cleanup import HostCleanup, TakeReport
 from penstock.job.restore import RestoredJob, Snapshot, StateRestorer
 from penstock.job.snapshot_reading import prove, read_snapshot
 from penstock.job.stopwatch import Part, Stopwatch
@@ -37,9 +37,6 @@ from penstock.recovery.resolve import Origin, fall_back, life_of, origins
 from penstock.task.layout import Layout
 
 logger = logging.getLogger("penstock.job")
-
-TakeReport = Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -228,7 +225,7 @@ class Beginning:
     ) -> Attempt:
         """Make an attempt that is ready to start; what it takes is let go with `held`."""
         parts, books = self._parts, self._books
-        held.callback(shutil.rmtree, layout.local_root, ignore_errors=True)
+        held.callback(layout.on_hosts.leave)
         held.callback(shutil.rmtree, layout.root, ignore_errors=True)
         books.kept.remove_leftovers(layout)
         store = books.store(layout.attempt, layout.life)
@@ -237,6 +234,8 @@ class Beginning:
         submitter = parts.make_submitter(groups, layout)
         held.callback(_quietly, submitter.close)
         held.callback(_quietly, submitter.cancel)
+        cleanup = HostCleanup(plan, layout, submitter)
+        held.callback(_quietly, cleanup.run)
         watch.lap(Part.REDEPLOY)
         restored = RestoredJob()
         if snapshot is not None:
@@ -262,7 +261,7 @@ class Beginning:
                 positions=positions,
                 on_completed=self._claim.completed,
                 held_by_sinks=books.kept.held_by_sinks,
-                report=self._report,
+                report=cleanup.seeing(self._report),
             )
         )
         held.callback(_quietly, attempt.close)

@@ -119,7 +119,12 @@ class StateRestorer:
     def _load(self, stage: Stage, old: OperatorSnapshot) -> list[StateRef]:
         """Let the hosts build their copies of the state."""
         work = [
-            LoadWork(self._settings.backend, self._layout.place(stage.head.uid, i), ref)
+            LoadWork(
+                self._layout.on_hosts,
+                self._settings.backend,
+                self._layout.place(stage.head.uid, i),
+                ref,
+            )
             for i, ref in enumerate(old.keyed)
         ]
         self._submitter.each(stage.id, "load", state_jobs.load, work)
@@ -140,6 +145,7 @@ class StateRestorer:
         ]
         work = [
             RestoreWork(
+                self._layout.on_hosts,
                 backend,
                 place,
                 StagedName(self._layout.attempt, 0, 0, i, 0),

@@ -16,6 +16,7 @@ from penstock.savepoint.write import write_subtask
 from penstock.state.backends.base import LocalSnapshot, RemotePlace, StagedName, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange
+from penstock.state.local_dir import AttemptDir
 from penstock.state.savepoint_file import SavepointFile
 
 
@@ -46,6 +47,7 @@ def fold(work: FoldWork, task_attempt: int) -> StateRef | None:
 class LoadWork:
     """One subtask's state, to be brought to its host."""
 
+    on_hosts: AttemptDir
     backend: str
     place: RemotePlace
     ref: StateRef
@@ -53,6 +55,7 @@ class LoadWork:
 
 def load(work: LoadWork, task_attempt: int) -> None:
     """Build the host's copy of a restored state, proving every file of it on the way."""
+    work.on_hosts.make_way()
     backend_named(work.backend).open(work.place.here(), work.ref).close()
 
 
@@ -69,6 +72,7 @@ class OldState:
 class RestoreWork:
     """One subtask's share of an older state: of several subtasks, or of a savepoint."""
 
+    on_hosts: AttemptDir
     backend: str
     place: RemotePlace
     name: StagedName
@@ -81,6 +85,7 @@ class RestoreWork:
 
 def restore(work: RestoreWork, task_attempt: int) -> StateRef:
     """Make a new state at version 0 out of the key groups that belong to a subtask now."""
+    work.on_hosts.make_way()
     backend = backend_named(work.backend)
     name = replace(work.name, task_attempt=task_attempt)
     if work.savepoint is not None:
@@ -109,3 +114,8 @@ def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
     name = str(replace(work.name, task_attempt=task_attempt))
     entries = backend.entries(work.place.here(), work.ref)
     return write_subtask(entries, work.operator, work.target, work.subtask, name)
+
+
+def leave(work: AttemptDir, task_attempt: int) -> None:
+    """Remove an attempt that has ended from the host of this task."""
+    work.leave()

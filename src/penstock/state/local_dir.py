@@ -6,15 +6,22 @@ it runs on. What lies there may vanish at any time: it is a cache.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.ids import is_no_later
+from penstock.ids import AttemptId, is_no_later
 
-__all__ = ["LOCAL_DIR_VARIABLE", "HostDir", "choose_local_dir", "remove_attempts"]
+__all__ = [
+    "LOCAL_DIR_VARIABLE",
+    "AttemptDir",
+    "HostDir",
+    "choose_local_dir",
+    "remove_attempts",
+]
 
 LOCAL_DIR_VARIABLE = "PENSTOCK_STATE_LOCAL_DIR"
 """In the environment of a host's processes: the directory of that host, whatever the job says."""
@@ -51,6 +58,41 @@ class HostDir:
             if (root / job).is_dir():
                 return root / self.name
         return choose_local_dir(ENOUGH, SHARED_MEMORY, fallback) / self.name
+
+
+_ways_made: set[tuple[Path, AttemptId]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDir:
+    """What one attempt of a job has on each host."""
+
+    job: HostDir
+    attempt: AttemptId
+
+    @property
+    def everywhere(self) -> HostDir:
+        """The directory, as all hosts have it."""
+        return self.job / self.attempt
+
+    def make_way(self) -> None:
+        """Remove what dead attempts left on this host; called by tasks before they open state.
+
+        The attempt has won the journal, so every older one is dead or does not know it yet. Does
+        something once in the life of a process.
+        """
+        here = self.job.here()
+        if (here, self.attempt) not in _ways_made:
+            remove_attempts(here, self.attempt, spared=self.attempt)
+            _ways_made.add((here, self.attempt))
+
+    def leave(self) -> None:
+        """Remove it from this host, with all that older attempts left; may be called again."""
+        here = self.job.here()
+        remove_attempts(here, self.attempt)
+        # Later attempts may be there already: what is in it then is theirs.
+        with contextlib.suppress(OSError):
+            here.rmdir()
 
 
 def choose_local_dir(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
 from penstock.state.backends.base import RemotePlace
-from penstock.state.local_dir import HostDir
+from penstock.state.local_dir import AttemptDir, HostDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Layout:
 
     def place(self, uid: OperatorUid, subtask: int) -> RemotePlace:
         """Where one subtask's keyed state lies: what `state` says, and each host's copy of it."""
-        local = self.local / self.attempt / file_name(uid) / str(subtask)
+        local = self.on_hosts.everywhere / file_name(uid) / str(subtask)
         return RemotePlace(self.state(uid, subtask), local)
 
     @property
-    def local_root(self) -> Path:
-        """Everything this attempt writes on the host of the calling process lies below."""
-        return (self.local / self.attempt).here()
+    def on_hosts(self) -> AttemptDir:
+        """Everything this attempt writes on hosts lies below."""
+        return AttemptDir(self.local, self.attempt)
 
     @property
     def durable_root(self) -> Path:

@@ -330,6 +330,7 @@ class _Run:
             given = one_key_after_the_other(given)
         self._records_in = len(given.numbers)
         self._clock.mark("read")
+        self._layout.on_hosts.make_way()
         place = self._layout.place(head.uid, self._who.subtask).here()
         # BATCH mode finishes a key before it starts the next: nothing to keep afterwards.
         backend = backend_named(

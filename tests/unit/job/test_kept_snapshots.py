@@ -93,7 +93,7 @@ def test_a_driver_that_stops_before_it_cleans_up_spares_what_its_successor_wrote
 
     def take_over() -> None:
         completed(World(tmp_path, attempt="a2"), "a2")
-        for directory in (later.root, later.local_root):
+        for directory in (later.root, later.on_hosts.everywhere.here()):
             directory.mkdir(parents=True)
 
     arm(CrashPoint.RECOVERY_BEFORE_CLEANUP, action=take_over)
@@ -101,7 +101,7 @@ def test_a_driver_that_stops_before_it_cleans_up_spares_what_its_successor_wrote
     assert first.dir.metadata(1).exists(), "the checkpoint of its successor"
     assert state_files(first) == ["a2"]
     assert later.root.is_dir()
-    assert later.local_root.is_dir()
+    assert later.on_hosts.everywhere.here().is_dir()
 
 
 def test_a_driver_that_knows_it_was_taken_over_cleans_up_nothing(tmp_path: Path) -> None:
