@@ -254,7 +254,7 @@ def test_records_that_are_their_own_keys_come_to_their_stream(mode: RuntimeExecu
     assert sorted(collected(texts.connect(pairs).map(Marked())), key=repr) == expected
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers())),
     st.lists(st.tuples(st.integers(0, 3), st.integers())),

@@ -148,9 +148,13 @@ def test_branches_of_one_source_meet_in_a_union(mode: RuntimeExecutionMode) -> N
     assert sorted(n for _, n in collected(together)) == list(range(1, 46))
 
 
+@pytest.mark.parametrize("exchange", ["channel", "shuffle"])
 @pytest.mark.parametrize("mode", MODES)
-def test_branches_of_one_source_meet_in_connected_streams(mode: RuntimeExecutionMode) -> None:
-    env = environment(2, penstock__micro_batch__max_records="7").set_runtime_mode(mode)
+def test_branches_of_one_source_meet_in_connected_streams(
+    mode: RuntimeExecutionMode, exchange: str
+) -> None:
+    env = environment(2, penstock__micro_batch__max_records="7", penstock__exchange=exchange)
+    env.set_runtime_mode(mode)
     source = sequence(env, 1, 30)
     plain = source.map(same)
     by_three = source.key_by(lambda n: n % 3).process(Numbered()).map(lambda pair: pair[1])
@@ -169,12 +173,20 @@ def test_a_full_channel_of_a_diamond_does_not_stop_its_other_branch() -> None:
     assert max(n for _, n in collected(sums)) == 2 * sum(range(61))
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.integers(0, 40), st.integers(1, 3), st.integers(1, 9), st.sampled_from(MODES))
+@settings(max_examples=5, deadline=None)
+@given(
+    st.integers(0, 40),
+    st.integers(1, 3),
+    st.integers(3, 9),
+    st.sampled_from(MODES),
+    st.sampled_from(["channel", "shuffle"]),
+)
 def test_a_diamond_neither_loses_nor_doubles(
-    records: int, parallelism: int, size: int, mode: RuntimeExecutionMode
+    records: int, parallelism: int, size: int, mode: RuntimeExecutionMode, exchange: str
 ) -> None:
-    env = environment(parallelism, penstock__micro_batch__max_records=str(size))
+    env = environment(
+        parallelism, penstock__micro_batch__max_records=str(size), penstock__exchange=exchange
+    )
     source = env.set_runtime_mode(mode).from_collection(range(records))
     left = source.map(same).decouple().map(same)
     right = source.key_by(lambda n: n % 5).filter(lambda n: n % 2 == 0)
