@@ -1,0 +1,128 @@
+"""What an attempt kept on other hosts goes when it ends."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.ids import AttemptId, JobKey, StageId
+from penstock.job import host_cleanup
+from penstock.job.host_cleanup import HostCleanup
+from penstock.job.report import MicroBatchReport
+from penstock.job.submitter import MicroBatchLostError, R, W
+from penstock.state.local_dir import LOCAL_DIR_VARIABLE, HostDir
+from penstock.task.layout import Layout
+from penstock.task.messages import Home
+from penstock.testing.inline import InlineSubmitter
+from tests.unit.job.counting import Program
+
+HOSTS = ("node-1", "node-2")
+
+
+class TwoHosts(InlineSubmitter):
+    """Calls functions on two hosts in turn; what tells them apart is their environment."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__((), {})
+        self._root = root
+        self._monkeypatch = monkeypatch
+        self.calls = 0
+
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        self.calls += 1
+        made: list[R] = []
+        with self._monkeypatch.context() as patch:
+            for i, one in enumerate(work):
+                patch.setenv(LOCAL_DIR_VARIABLE, str(self._root / HOSTS[i % 2]))
+                made += super().each(stage, purpose, function, [one])
+        return made
+
+
+class Dead(InlineSubmitter):
+    """An engine that does not answer, or only with an error."""
+
+    def __init__(self, answer: threading.Event) -> None:
+        super().__init__((), {})
+        self._answer = answer
+
+    def each(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        self._answer.wait()
+        message = "cancelled"
+        raise MicroBatchLostError(message)
+
+
+class Attempt:
+    """An attempt of the counting program, with state on two hosts and on the driver's."""
+
+    def __init__(self, root: Path, submitter: InlineSubmitter) -> None:
+        self.layout = Layout(
+            root / "work",
+            HostDir(root / "driver", "penstock-count"),
+            AttemptId("a2"),
+            root / "durable",
+            JobKey("count"),
+        )
+        for host in ("driver", *HOSTS):
+            for attempt in ("a1", "a2", "a3"):
+                (root / host / "penstock-count" / attempt / "count" / "0").mkdir(parents=True)
+        plan = Program(root).build()._plan("count")
+        self.cleanup = HostCleanup(plan, self.layout, submitter)
+        self.taken: list[MicroBatchReport] = []
+        self._report = self.cleanup.seeing(lambda told, _: self.taken.append(told))
+
+    def ran_on(self, *homes: Home | None) -> None:
+        told = MicroBatchReport(1, "count", 1, 1, 0.0, 0.0, 0.0, 1, 1, homes=homes)
+        self._report(told, {})
+
+    @property
+    def home(self) -> Home:
+        """The driver's own host."""
+        return Home(socket.gethostname(), str(self.layout.local.here()))
+
+
+def left(root: Path, host: str) -> list[str]:
+    return sorted(path.name for path in (root / host / "penstock-count").iterdir())
+
+
+def test_hosts_on_which_subtasks_ran_are_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitter = TwoHosts(tmp_path, monkeypatch)
+    attempt = Attempt(tmp_path, submitter)
+    attempt.ran_on(attempt.home, Home("node-2", "/elsewhere"))
+    attempt.cleanup.run()
+    assert submitter.calls == 1
+    assert [left(tmp_path, host) for host in HOSTS] == [["a3"], ["a3"]]
+    assert left(tmp_path, "driver") == ["a1", "a2", "a3"], "that is the driver's to do"
+    assert len(attempt.taken) == 1
+
+
+def test_a_job_on_the_drivers_host_alone_runs_nothing_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitter = TwoHosts(tmp_path, monkeypatch)
+    attempt = Attempt(tmp_path, submitter)
+    attempt.ran_on(attempt.home, None)
+    attempt.cleanup.run()
+    assert submitter.calls == 0
+
+
+def test_an_engine_that_was_cancelled_or_has_lost_its_hosts_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_cleanup, "_LONGEST_S", 0.05)
+    answer = threading.Event()
+    attempt = Attempt(tmp_path, Dead(answer))
+    attempt.ran_on(Home("node-2", "/elsewhere"))
+    attempt.cleanup.run()
+    answer.set()
+    attempt.cleanup.run()
+    assert left(tmp_path, "node-2") == ["a1", "a2", "a3"]
