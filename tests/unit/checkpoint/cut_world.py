@@ -157,6 +157,7 @@ class Job:
         self._names = itertools.count()
         self.ends: dict[int, int] = {}
         """How many records a source has, once that is decided; a fact of the world outside."""
+        self._shown: Counter[int] = Counter()
         self.completed = Snapshot(
             seen={s: Seen() for s in range(self.shape.size)},
             positions=dict.fromkeys(range(shape.sources), 0),
@@ -191,7 +192,8 @@ class Job:
 
     def restore(self, savepoint: Snapshot | None = None) -> None:
         """Begin an attempt: state and positions, then what was in flight, then new records."""
-        begin = savepoint or self.completed
+        # Who goes back turns away from all that came after.
+        begin = self.completed = savepoint or self.completed
         self.may_double = self.mode is Mode.AT_LEAST_ONCE and not self._is_exact(begin)
         self.live: dict[CheckpointId, Passing] = {}
         self._collecting: dict[CheckpointId, Snapshot] = {}
@@ -324,12 +326,13 @@ class Job:
             end = min(end, self.ends[source])
         self._publish(stage, [((source, ()), n) for n in range(stage.position, end)])
         stage.position = end
+        self._shown[source] = max(self._shown[source], end)
         if self.ends.get(source) == end:
             self._end(stage)
 
     def end(self, source: int) -> None:
         """Let a source have no more records than it has shown so far in any attempt."""
-        self.ends.setdefault(source, self.stages[source].position)
+        self.ends.setdefault(source, self._shown[source])
 
     def look(self, stage_id: int) -> None:
         """Let a stage look at the live checkpoints, and stop for a while before its inputs."""
