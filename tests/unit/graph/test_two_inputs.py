@@ -79,21 +79,19 @@ def test_plans_say_which_input_a_channel_leads_to() -> None:
 
 
 def test_the_identity_of_a_step_tells_its_inputs_apart() -> None:
-    def last(swapped: bool) -> str:
+    def identity(inputs: str) -> str:
         env = environment()
-        one, two = numbers(env).uid("one"), numbers(env).uid("two")
-        both = two.connect(one) if swapped else one.connect(two)
+        one, two, three = (numbers(env).uid(str(n)) for n in (1, 2, 3))
+        both = {
+            "1 2 | 3": one.union(two).connect(three),
+            "1 | 2 3": one.connect(two.union(three)),
+            "2 3 | 1": two.union(three).connect(one),
+        }[inputs]
         both.map(Both()).print()
         return uids(env)[-2]
 
-    def unlike() -> str:
-        env = environment()
-        one, two = numbers(env).uid("one"), numbers(env).uid("two")
-        one.union(two).connect(two).map(Both()).print()
-        return uids(env)[-2]
-
-    assert last(swapped=False) == last(swapped=False)
-    assert len({last(swapped=False), last(swapped=True), unlike()}) == 3
+    assert identity("1 2 | 3") == identity("1 2 | 3")
+    assert len({identity("1 2 | 3"), identity("1 | 2 3"), identity("2 3 | 1")}) == 3
 
 
 GOLDEN = ["660714c2", "16f03323", "ba42cd67", "2693d886", "d51067ff", "05f2249b"]
