@@ -60,7 +60,7 @@ def lines_in(directory: Path) -> str:
 
 
 def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """Run everything; the demo runs `orders`, in processes of its own."""
+    """Run everything; the demos run programs of their own, in processes of their own."""
     (directory / "text.txt").write_text("to be or\nnot to be\n")
     yield "word_count", run("word_count", str(directory / "text.txt"))
     with server_of("a b a\r\nb a\nlast line without an end") as address:
@@ -78,6 +78,7 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "alignment", run("alignment", str(directory / "alignment"))
     yield "sums written", {"output": lines_in(directory / "alignment/finished"), "error": None}
     yield "demo", run("demo")
+    yield "barriers", run("barriers")
     left = [path.name for path in directory.glob("penstock-*")]
     yield "left behind", {"output": "\n".join(left), "error": None}
 

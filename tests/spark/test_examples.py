@@ -128,7 +128,20 @@ def test_demo_loses_and_doubles_nothing_though_its_driver_is_killed_twice(result
     assert any(re.search(r"checkpoint 1 +\d+\.\d\d s, +\d+\.\d KiB new", line) for line in lines)
 
 
-def test_demo_cleans_up(results: Results) -> None:
+def test_unaligned_checkpoints_are_ten_times_shorter_and_what_they_hold_is_replayed(
+    results: Results,
+) -> None:
+    lines = printed(results, "barriers")
+    (shorter,) = [line for line in lines if line.startswith("the median is ")]
+    assert int(re.findall(r": (\d+) times shorter", shorter)[0]) >= 10
+    (replayed,) = [line for line in lines if line.endswith("were replayed behind the kill")]
+    assert int(replayed.split()[0].replace(",", "")) > 1000
+    assert "events in 22,100, lines out 22,100, lost 0, duplicated 0, wrong 0" in lines
+    assert sum("kill -9 " in line and line.endswith(", the driver") for line in lines) == 1
+    assert sum("the driver is back (attempt a" in line for line in lines) == 1
+
+
+def test_demos_clean_up(results: Results) -> None:
     assert printed(results, "left behind") == []
 
 
@@ -152,11 +165,37 @@ def test_the_demo_would_notice_what_is_lost_doubled_or_wrong(
     assert verdict([good[0], good[1], "web-0,c1,east,999,350,2"]) == (1, 1, 1)
 
 
+def test_the_demo_of_barriers_would_notice_what_is_lost_doubled_or_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    demo = runpy.run_path(str(EXAMPLES / "barriers.py"))
+    for name, value in {"ORDERS": 3, "PRICES": 1, "ITEMS": 1}.items():
+        monkeypatch.setattr(demo["priced_orders"], name, value)
+    good = [
+        "order-2,0,1,None",
+        "price-0,0,2,price-0",
+        "order-0,0,3,price-0",
+        "order-1,0,4,price-0",
+    ]
+
+    def verdict(results: list[str]) -> tuple[int, int, int]:
+        found = demo["verify"](results)
+        return found.lost, found.duplicated, found.wrong
+
+    assert verdict(good) == (0, 0, 0)
+    assert verdict(good[:3]) == (1, 0, 0)
+    assert verdict(good[1:]) == (1, 0, 3), "what comes behind a lost one has a wrong number"
+    assert verdict([*good, "order-1,0,5,price-0"]) == (0, 1, 0)
+    assert verdict([*good[:3], "order-1,0,5,price-0"]) == (0, 0, 1)
+    assert verdict([*good[:3], "order-1,0,4,None"]) == (0, 0, 1)
+
+
 def test_no_example_is_left_out_and_all_are_short() -> None:
     runs = Path(run_examples.__file__).read_text()
     for path in EXAMPLES.glob("*.py"):
-        assert f'run("{path.stem}"' in runs or path.stem == "orders"
-        assert path.stem == "demo" or len(path.read_text().splitlines()) <= 90
+        assert f'run("{path.stem}"' in runs or path.stem in ("orders", "priced_orders")
+        assert path.stem in ("demo", "barriers") or len(path.read_text().splitlines()) <= 90
 
 
 def test_examples_can_be_explained_without_running() -> None:
