@@ -74,6 +74,20 @@ class CutModel(RuleBasedStateMachine):
         if self.job.may_trigger(savepoint=savepoint):
             self.job.trigger(savepoint=savepoint)
 
+    @rule(fast=st.integers(0, 2), records=st.integers(1, 3), savepoint=st.booleans())
+    def one_is_fast(self, fast: int, records: int, savepoint: bool) -> None:
+        """Let one source send its barrier while the others go on before theirs, for too long."""
+        sources = range(self.job.shape.sources)
+        self.trigger(savepoint)
+        self.job.run(fast % len(sources), 1)
+        for _ in range(2):
+            for source in sources:
+                if source != fast % len(sources):
+                    self.job.emit(source, records)
+            for stage in range(len(sources), self.job.shape.size):
+                self.job.run(stage, 6)
+            self.job.switch()
+
     @precondition(lambda self: Passing.ALIGNED in self.job.live.values())
     @rule(stage=st.integers(0, 2))
     def switch(self, stage: int) -> None:
@@ -382,7 +396,7 @@ BROKEN = [
 def test_a_broken_cut_is_caught(mode: Mode, broken: type[Job], what: str) -> None:
     model = type("BrokenModel", (CutModel,), {"mode": mode, "job_type": broken})
     quick = settings(
-        max_examples=300,
+        max_examples=1000,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
