@@ -28,7 +28,7 @@ from tests.crash.driver import (
     journal_of,
     started,
 )
-from tests.crash.pipeline import CRASH_BEHIND, FREEZE_AT, LOSE, NO_SPACE, Variant
+from tests.crash.pipeline import CRASH_BEHIND, EXCHANGE, FREEZE_AT, LOSE, NO_SPACE, Variant
 
 KILLED = -9
 HEARTBEATS = {"heartbeat.interval": "60 ms", "heartbeat.timeout": "500 ms"}
@@ -137,6 +137,22 @@ class Rescale(Fault):
 
     def __str__(self) -> str:
         return f"kill after {self.seconds:.2f} s, then parallelism {self.parallelism}"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherExchange(Fault):
+    """The driver is killed, and records go from stage to stage in the other way from then on."""
+
+    seconds: float
+
+    def play(self, variant: Variant) -> Variant:
+        with started(variant) as driver:
+            kill_later(driver, variant, self.seconds)
+        other = "channel" if variant.settings.get(EXCHANGE) == "shuffle" else "shuffle"
+        return _replace(variant, settings={**variant.settings, EXCHANGE: other})
+
+    def __str__(self) -> str:
+        return f"kill after {self.seconds:.2f} s, then the other exchange"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from tests.crash.steps import (
 )
 
 JOB = "killed"
+EXCHANGE = "penstock.exchange"
 NO_SPACE = "PENSTOCK_TEST_NO_SPACE"
 """`call:first:last[:where]`: which calls of os.fsync, os.link or os.replace find the disk full.
 
@@ -85,14 +86,15 @@ class Variant(msgspec.Struct, frozen=True):
     restore: str | None = None
     max_batch: int = 60
     pause_ms: int = 12
+    """How long a source waits behind each burst: 30 records of the fast one, 3 of the slow one."""
     lag_ms: int = 0
     """How long the slow source takes to read, so that its barriers come late."""
     joins: bool = False
     """Whether the sources are the two inputs of one step, and not united before it."""
     think_ms: float = 0
     """How long the first keyed step takes for a record, so that its inputs pile up."""
-    warm_up_ms: int = 0
-    """How long each of its subtasks takes before the first."""
+    gated: bool = False
+    """Whether it waits before the first, until somebody opens its gate."""
     unaligned: bool = False
     aligned_timeout_ms: int = 0
     spark: bool = False
@@ -112,6 +114,11 @@ class Variant(msgspec.Struct, frozen=True):
     def work(self) -> Path:
         """Where its attempts keep what only they need."""
         return Path(self.directory) / "work"
+
+    @property
+    def gate(self) -> Path:
+        """A file that opens the gate of the first keyed step."""
+        return Path(self.directory) / "open"
 
     @property
     def savepoints(self) -> Path:
@@ -197,7 +204,7 @@ def _failing(variant: Variant) -> ScriptedFailures:
 
 
 def _pace(variant: Variant) -> Pace:
-    return Pace(variant.think_ms / 1000, variant.warm_up_ms / 1000)
+    return Pace(variant.think_ms / 1000, variant.gate if variant.gated else None)
 
 
 def sink(variant: Variant) -> FileSink:

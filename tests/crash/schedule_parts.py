@@ -22,12 +22,13 @@ from tests.crash.faults import (
     KilledWorkers,
     KillLater,
     LostMicroBatches,
+    OtherExchange,
     Rescale,
     StopAndRestore,
     Supervised,
     Zombie,
 )
-from tests.crash.pipeline import Variant
+from tests.crash.pipeline import EXCHANGE, Variant
 
 MakeFault = Callable[[random.Random, Variant], Fault]
 
@@ -116,6 +117,7 @@ def _joined(rng: random.Random) -> Variant:
         settings={
             "execution.checkpointing.timeout": "60 ms" if expires else "10 min",
             "execution.checkpointing.tolerable-failed-checkpoints": "1000" if expires else "0",
+            EXCHANGE: rng.choice(["channel", "channel", "shuffle"]),
         },
     )
     return _with_barriers(rng, variant)
@@ -135,7 +137,11 @@ def _on_spark(rng: random.Random) -> Variant:
         failures=_failures(rng),
         pause_ms=rng.choice([20, 100]),
         think_ms=rng.choice([1, 3]),
-        settings={"spark.master": "local[4]", "penstock.source.poll-interval": "20 ms"},
+        settings={
+            "spark.master": "local[4]",
+            "penstock.source.poll-interval": "20 ms",
+            EXCHANGE: rng.choice(["channel", "shuffle"]),
+        },
     )
     return _with_barriers(rng, variant)
 
@@ -218,6 +224,7 @@ _OF_CHANNELS: tuple[MakeFault, ...] = (
     *[lambda rng, _: CrashAt(rng.choice(_IN_FLIGHT), rng.randint(1, 12))] * 2,
     lambda _, __: CrashAt(CrashPoint.RECOVERY_IN_FLIGHT_RESTORED),
     *[lambda rng, _: DamagedChannel(rng.choice(KINDS), rng.randrange(1 << 30))] * 2,
+    lambda rng, _: OtherExchange(_seconds(rng)),
     lambda rng, _: LostMicroBatches(tuple(sorted(rng.sample(range(1, 60), 3)))),
     *[lambda rng, _: Supervised(_some_seconds(rng, 0.6, [1, 2, 3]))] * 2,
 )

@@ -25,7 +25,7 @@ from penstock.testing import Verdict
 from tests.crash.driver import has_ended, journal_of
 from tests.crash.faults import Fault, Nothing
 from tests.crash.judge import judge, read_results
-from tests.crash.pipeline import Variant
+from tests.crash.pipeline import EXCHANGE, Variant
 from tests.crash.schedule_parts import Family
 
 MOST_STARTS = 8
@@ -50,7 +50,12 @@ class Schedule:
         v = self.variant
         trigger = f"{v.interval_ms} ms" if v.records is None else f"{v.records} records"
         sink = "parquet" if v.parquet else "rows"
-        shape = f"{v.backend}/{v.parallelism} {sink} every {trigger}, {v.concurrent} at once"
+        inputs = "joined" if v.joins else "united"
+        exchange = v.settings.get(EXCHANGE, "channel")
+        shape = (
+            f"{inputs} by {exchange} {v.backend}/{v.parallelism} {sink} every {trigger}, "
+            f"{v.concurrent} at once"
+        )
         mode = "" if v.mode == "EXACTLY_ONCE" else f" {v.mode}"
         if v.unaligned:
             mode = f" unaligned after {v.aligned_timeout_ms} ms"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -44,13 +45,14 @@ class LaggingSource(ScriptedSource):
 class Pace:
     """How long a step takes, so that what comes to it has to wait."""
 
-    def __init__(self, seconds: float, warm_up: float) -> None:
+    def __init__(self, seconds: float, gate: Path | None) -> None:
         self._seconds = seconds
-        self._warm_up = warm_up
+        self._gate = gate
 
     def open(self) -> None:
-        """Take the time of a step that loads something large first."""
-        time.sleep(self._warm_up)
+        """Wait until the gate is open."""
+        while self._gate is not None and not self._gate.exists():
+            time.sleep(0.01)
 
     def record(self) -> None:
         """Take the time of one record."""

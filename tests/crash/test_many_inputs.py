@@ -124,8 +124,8 @@ def test_a_segment_that_came_out_of_a_checkpoint_comes_out_of_it_again(tmp_path:
     variant = piling_up(tmp_path)
     newest = killed_with_records_in_flight(variant, CrashPoint.COORDINATOR_COMPLETED)
     names = {path.name for path in in_flight_files(variant, newest)}
-    slowly = msgspec.structs.replace(variant, warm_up_ms=250)
-    with started(slowly) as driver:
+    gated = msgspec.structs.replace(variant, gated=True)
+    with started(gated) as driver:
 
         def brought_back() -> list[Path]:
             return [p for p in variant.work.glob("*/a2/channels/*/*.arrow") if p.name in names]
@@ -133,6 +133,7 @@ def test_a_segment_that_came_out_of_a_checkpoint_comes_out_of_it_again(tmp_path:
         assert driver.wait_until(lambda: len(brought_back()) == len(names)), driver.words()
         path = max(brought_back())
         damage(path, "flipped", random.Random(0))
+        variant.gate.touch()
         assert driver.wait() == 0, driver.words()
     assert path.name in driver.log.read_text(), "it was not named"
     verdict = verdict_of(variant)
