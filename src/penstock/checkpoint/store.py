@@ -85,7 +85,9 @@ class CheckpointStore:
         retained: int,
         history: History,
         life: str,
+        above: int = 0,
     ) -> None:
+        """Prepare; ids are higher than `above`, that of another job's snapshot, and all before."""
         self._dir = job_dir
         self._journal = journal
         self._attempt = attempt
@@ -96,7 +98,7 @@ class CheckpointStore:
         self._lock = threading.RLock()
         self._noted: dict[CheckpointId, tuple[int, Passing]] = {}
         state = journal.state()
-        self._next = self._reserved = state.highest_id
+        self._next = self._reserved = max(state.highest_id, above)
         self._retained = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
         # Checkpoints the job turned away from, by a fresh start or another snapshot, stay: they
         # are of use to their owner only.

@@ -228,7 +228,8 @@ class Beginning:
         held.callback(layout.on_hosts.leave)
         held.callback(shutil.rmtree, layout.root, ignore_errors=True)
         books.kept.remove_leftovers(layout)
-        store = books.store(layout.attempt, layout.life)
+        restored_from = CheckpointId(0 if snapshot is None else snapshot.metadata.checkpoint)
+        store = books.store(layout.attempt, layout.life, restored_from)
         reach(CrashPoint.RECOVERY_RESOLVED)
         groups = parts.group(plan, () if snapshot is None else snapshot.in_flight)
         submitter = parts.make_submitter(groups, layout)
@@ -257,7 +258,7 @@ class Beginning:
                 submitter=submitter,
                 files=files,
                 restored=restored,
-                restored_from=CheckpointId(0 if snapshot is None else snapshot.metadata.checkpoint),
+                restored_from=restored_from,
                 positions=positions,
                 on_completed=self._claim.completed,
                 held_by_sinks=books.kept.held_by_sinks,

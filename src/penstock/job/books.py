@@ -62,8 +62,11 @@ class Books:
         self.kept = KeptSnapshots(self._dir, self.journal)
         self.lease = Lease(self._dir, parts.checkpoints.heartbeat_interval_s)
 
-    def store(self, attempt: AttemptId, life: str) -> CheckpointStore:
-        """Return the checkpoints as an attempt that has won the journal uses them."""
+    def store(self, attempt: AttemptId, life: str, restored: int = 0) -> CheckpointStore:
+        """Return the checkpoints as an attempt that has won the journal uses them.
+
+        Their ids go on behind that of the snapshot it begins with, whosever that is.
+        """
         return CheckpointStore(
             self._dir,
             self.journal,
@@ -72,6 +75,7 @@ class Books:
             self._parts.checkpoints.retained,
             self.history,
             life,
+            restored,
         )
 
     def start_failed(self, attempt: AttemptId) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from penstock.channel.log import END_OF_INPUT, ChannelLog, Entry, EntryKind, barrier
 from penstock.checkpoint.coordinator import Coordinator
-from penstock.checkpoint.cut import NONE_PASSED
 from penstock.checkpoint.story import StoryEvent
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import MicroBatchFailedError
@@ -77,8 +76,6 @@ class GroupLoop:
         self._has_ended = False
         self._alignment = Alignment()
         self._last_checkpoint = parts.restored_from
-        self._passed = NONE_PASSED
-        """Of this attempt's barriers: a snapshot of another job has that job's numbers."""
 
     def run(self) -> None:
         """Work until the end of the job, a failure, or a stop; runs in the group's thread."""
@@ -129,10 +126,10 @@ class GroupLoop:
         if coordinator is None:
             return Barriers()
         if not self._stage.is_source:
-            return Barriers(coordinator.live, self._passed)
+            return Barriers(coordinator.live, self._last_checkpoint)
         return Barriers(
             coordinator.live,
-            self._passed,
+            self._last_checkpoint,
             coordinator.next_barrier(self._stage.id),
             coordinator.quiet,
             coordinator.draining,
@@ -312,7 +309,7 @@ class GroupLoop:
             coordinator.tell(checkpoint, StoryEvent.SNAPSHOT_SYNC, member.stage.name)
         for log in parts.outputs.values():
             log.append(barrier(checkpoint))
-        self._last_checkpoint = self._passed = checkpoint
+        self._last_checkpoint = checkpoint
         for cut in cuts:
             coordinator.hand_over(cut)
         event = (

@@ -17,6 +17,7 @@ from penstock.errors import (
     NonRestoredStateError,
     RestoreMismatchError,
 )
+from penstock.savepoint.directory import metadata_of
 from penstock.testing import Burst, ManualClock, Pause, compare
 from tests.unit.job.counting import (
     KEYS,
@@ -231,3 +232,20 @@ def test_a_savepoint_that_fails_takes_no_output_with_it(tmp_path: Path) -> None:
         job.savepoint(str(tmp_path / "file")).result(20)
     assert job.wait_for_end(30)
     assert program.verdict().is_exactly_once, program.verdict()
+
+
+def test_ids_go_on_behind_that_of_another_jobs_savepoint(tmp_path: Path) -> None:
+    first = Program(tmp_path, idle_after(40))
+    job = first.launch()
+    wait_for_lines(first, 20)
+    path = job.savepoint(str(tmp_path / "savepoints")).result(20)
+    number = metadata_of(Path(path)).checkpoint
+    die(job)
+    other = Program(
+        tmp_path,
+        directory="others",
+        output="others-out",
+        settings={"execution__state_recovery__path": path},
+    )
+    other.run()
+    assert all(c.checkpoint > number for c in other.journal().completed)
