@@ -38,6 +38,7 @@ from penstock.checkpoint.events import (
 )
 from penstock.checkpoint.failures import AbortReason, FailureCount
 from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.in_flight import AbandonedError
 from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.owed import Owed
 from penstock.checkpoint.pending import Answer, PendingCheckpoint, StageCut, StageSnapshot
@@ -52,6 +53,7 @@ from penstock.task.messages import Notice, NoticeKind
 logger = logging.getLogger("penstock.checkpoint")
 
 _BEFORE_ANOTHER_FINAL_S = 1.0
+_EXPECTED = (AbortReason.SUBSUMED, AbortReason.JOB_STOPPING)
 
 
 class JobSide(Protocol):
@@ -463,6 +465,8 @@ class Coordinator:
         pending = self._pending.get(cut.checkpoint)
         if pending is None:
             self._store.abandon(cut.checkpoint)
+        elif isinstance(error, AbandonedError):
+            self._abort(pending, AbortReason.JOB_STOPPING, "the attempt ended")
         else:
             self._abort(pending, AbortReason.ASYNC_FAILED, f"{name}: {error}")
 
@@ -558,13 +562,14 @@ class Coordinator:
                 self._job.fail(CheckpointFailedError(pending.id, what))
             else:
                 self._end_of_data()
-        if not pending.is_savepoint and reason is not AbortReason.SUBSUMED:
+        if not pending.is_savepoint and reason not in _EXPECTED:
             logger.warning("checkpoint %d failed: %s", pending.id, what)
             self._failures.failed(reason)
             if self._failures.exceeds(self._settings.tolerable_failures):
                 error = TooManyFailedCheckpointsError(
                     self._settings.tolerable_failures, pending.id, what
                 )
+                self._is_ending = True
                 self._job.fail(error)
         self._job.wake()
 

@@ -14,6 +14,10 @@ from penstock.channel.log import Entry, EntryKind
 from penstock.ids import ChannelId, CheckpointId
 
 
+class AbandonedError(Exception):
+    """What a barrier overtook is not recorded any more: its checkpoint, or the attempt, is over."""
+
+
 @dataclass(slots=True)
 class Overtaken:
     """The recorded part of one input, by positions in its log."""

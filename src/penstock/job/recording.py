@@ -6,12 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from penstock.channel.log import Entry
-from penstock.checkpoint.in_flight import InFlight, Overtaken
+from penstock.checkpoint.in_flight import AbandonedError, InFlight, Overtaken
 from penstock.ids import ChannelId, CheckpointId
-
-
-class AbandonedError(Exception):
-    """A recording was given up because its checkpoint is over."""
 
 
 class Recording:
