@@ -110,7 +110,7 @@ class GroupLoop:
                 return None
             # Backpressure: blocking inside a micro-batch would hold the consumer's cores.
             is_full = any(log.is_full() for log in self._parts.outputs.values())
-            taken = given.take(self._next_size(), self._barriers(), is_full=is_full)
+            taken = given.take(self._next_size(), self._barriers, is_full=is_full)
             self._observe_alignment(taken)
             if taken is not None:
                 return taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.channel.log import ChannelLog, Entry
 from penstock.checkpoint.cut import NONE_PASSED, InputFacts, Passing, decide_cut
@@ -58,11 +58,16 @@ class Held:
     bytes: Mapping[ChannelId, int]
 
 
+Look = Callable[[], Barriers]
+"""Reads what is known of barriers. An input looks at its logs first: a barrier that stands there
+was triggered before, so what is known of it then is all there is to know."""
+
+
 class StageInput(ABC):
     """One stage's input as its loop sees it; called by the loop's thread."""
 
     @abstractmethod
-    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+    def take(self, max_records: int, look: Look, *, is_full: bool) -> Taken | None:
         """Fix the input of the next micro-batch; None if there is none now.
 
         With `is_full` only what brings no data on its way: a barrier, the end of input.
@@ -105,8 +110,9 @@ class SourceInput(StageInput):
         self._is_quiet = False
         self._unneeded: Mapping[str, int] | None = None
 
-    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+    def take(self, max_records: int, look: Look, *, is_full: bool) -> Taken | None:
         """Send a barrier that is due, else ask the source for ranges."""
+        barriers = look()
         self._is_quiet = barriers.quiet
         self._release()
         if barriers.draining and not self._has_ended:
@@ -188,12 +194,13 @@ class ChannelInput(StageInput):
         self._kept: list[tuple[ChannelId, Entry]] = []
         """Consumed, and still needed by a recording."""
 
-    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+    def take(self, max_records: int, look: Look, *, is_full: bool) -> Taken | None:
         """Take what has been appended, as far as it fits, up to the barriers."""
         facts = {
             channel: InputFacts(log.pending(), log.has_ended, self._most.get(channel), log.passed)
             for channel, log in self._logs.items()
         }
+        barriers = look()
         self._record(facts, barriers.live)
         cut = decide_cut(facts, barriers.live, max_records, barriers.passed)
         if cut.overtakes:
@@ -201,7 +208,7 @@ class ChannelInput(StageInput):
             return self._overtaken(cut.barrier, facts)
         self._held = None
         if cut.held:
-            (checkpoint,) = set(cut.held.values())
+            checkpoint = min(cut.held.values())
             self._held = Held(checkpoint, {c: self._logs[c].size for c in cut.held})
         taken = {c: [facts[c].entries[i] for i in range(n)] for c, n in cut.take.items()}
         if not taken or (is_full and any(e.segments for part in taken.values() for e in part)):
@@ -276,7 +283,7 @@ class GroupedInput(ChannelInput):
         self._max_records = max_records
         self._part = 0
 
-    def take(self, max_records: int, barriers: Barriers, *, is_full: bool) -> Taken | None:
+    def take(self, max_records: int, look: Look, *, is_full: bool) -> Taken | None:
         """Wait for the end of all inputs, then hand out one part after the other."""
         if is_full or not all(log.is_complete() and log.pending() for log in self._logs.values()):
             return None
@@ -293,6 +300,36 @@ class GroupedInput(ChannelInput):
             consumed={c: len(e) for c, e in entries.items()} if last else {},
             key_slice=(part, parts),
         )
+
+
+class BroadcastFirstInput(ChannelInput):
+    """BATCH mode: all that is broadcast, and only then anything else."""
+
+    def __init__(
+        self,
+        logs: Mapping[ChannelId, ChannelLog],
+        parallelism: int,
+        forward: Collection[ChannelId],
+        first: Collection[ChannelId],
+    ) -> None:
+        super().__init__(logs, parallelism, forward)
+        self._broadcast = ChannelInput({c: logs[c] for c in first}, parallelism, forward)
+        self._first = [logs[c] for c in first]
+
+    def take(self, max_records: int, look: Look, *, is_full: bool) -> Taken | None:
+        """Take from the broadcast channels until their end was published."""
+        if self._has_all():
+            return super().take(max_records, look, is_full=is_full)
+        taken = self._broadcast.take(max_records, look, is_full=is_full)
+        return None if taken is None else replace(taken, end_of_input=False)
+
+    def wants(self, records: int) -> None:
+        """Leave word only where records are taken: the others wait for all that is broadcast."""
+        if self._has_all():
+            super().wants(records)
+
+    def _has_all(self) -> bool:
+        return all(log.has_ended for log in self._first)
 
 
 def work_of(entries: Mapping[ChannelId, Sequence[Entry]], parallelism: int) -> list[SubtaskWork]:

@@ -1,6 +1,7 @@
-from penstock.channel.log import Bounds, ChannelLog, Entry, EntryKind
+from penstock.channel.log import Bounds, ChannelLog, Entry, EntryKind, barrier
 from penstock.channel.segment import Segment, Slice
-from penstock.ids import ChannelId
+from penstock.checkpoint.cut import Passing
+from penstock.ids import ChannelId, CheckpointId
 from penstock.job.inputs import Barriers, ChannelInput, Taken
 
 CHANNEL = ChannelId(0)
@@ -15,7 +16,7 @@ def log_of_two_entries() -> ChannelLog:
 
 
 def take(given: ChannelInput) -> Taken:
-    taken = given.take(100, Barriers(), is_full=False)
+    taken = given.take(100, Barriers, is_full=False)
     assert taken is not None
     return taken
 
@@ -29,3 +30,23 @@ def test_other_channels_and_single_subtasks_take_all_that_fits() -> None:
     for parallelism, forward in ((2, []), (1, [CHANNEL])):
         taken = take(ChannelInput({CHANNEL: log_of_two_entries()}, parallelism, forward))
         assert taken.consumed == {CHANNEL: 2}
+
+
+def test_a_barrier_triggered_while_an_input_looks_at_its_log_is_not_passed_over() -> None:
+    log = ChannelLog(Bounds(1000, 1000))
+    given = ChannelInput({CHANNEL: log}, 1)
+    n = CheckpointId(1)
+    live: dict[CheckpointId, Passing] = {}
+
+    def look() -> Barriers:
+        # Between the two readings: triggered, and the source has sent its barrier.
+        known = dict(live)
+        if not live:
+            live[n] = Passing.ALIGNED
+            log.append(barrier(n))
+        return Barriers(known)
+
+    assert given.take(100, look, is_full=False) is None
+    taken = given.take(100, look, is_full=False)
+    assert taken is not None
+    assert taken.barrier == n
