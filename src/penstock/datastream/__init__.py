@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -15,6 +16,7 @@ from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.functions import (
     AggregateFunction,
+    BroadcastProcessFunction,
     CheckpointedFunction,
     CheckpointListener,
     CoFlatMapFunction,
@@ -22,6 +24,7 @@ from penstock.datastream.functions import (
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
@@ -40,6 +43,9 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 
 __all__ = [
     "AggregateFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -59,6 +65,7 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",

@@ -10,6 +10,7 @@ from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.sink import Sink
+from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from penstock.datastream.connected_streams import ConnectedStreams
 from penstock.datastream.functions import (
     FilterFunction,
@@ -22,6 +23,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
+from penstock.datastream.state import MapStateDescriptor
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import (
     Exchange,
@@ -187,8 +189,19 @@ class DataStream(_Step):
             raise InvalidJobError(message)
         return DataStream(self._env, tuple(upstreams))
 
-    def connect(self, ds: DataStream) -> ConnectedStreams:
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(
+        self, ds: DataStream | BroadcastStream
+    ) -> ConnectedStreams | BroadcastConnectedStream:
         """Bring two streams together, of any types, in one function that tells them apart."""
+        if isinstance(ds, BroadcastStream):
+            self._check_beside("connect", ds.input_stream)
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         self._check_beside("connect", ds)
         return ConnectedStreams(self, ds)
 
@@ -216,9 +229,31 @@ class DataStream(_Step):
         """Keep records in the subtask they are in; needs equal parallelism."""
         return self._redistributed(Exchange.FORWARD)
 
-    def broadcast(self) -> DataStream:
-        """Send every record to every subtask."""
-        return self._redistributed(Exchange.BROADCAST)
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Send every record to every subtask.
+
+        With descriptors, to be kept there in broadcast state: `connect` another stream with the
+        result, whose records then find it.
+        """
+        stream = self._redistributed(Exchange.BROADCAST)
+        if broadcast_state_descriptor is None:
+            return stream
+        descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        return BroadcastStream(stream, descriptors)
 
     def global_(self) -> DataStream:
         """Send every record to the first subtask."""
@@ -316,7 +351,7 @@ class DataStream(_Step):
         output_type: TypeInformation | None,
     ) -> DataStream:
         """Join a second stream to this one in a step of two inputs; called by their connection."""
-        if kind.is_keyed:
+        if kind.is_keyed and not kind.has_broadcast_side:
             _check_key_types(self._upstreams[0], second._upstreams[0])
         as_second = tuple(replace(u, input=1) for u in second._upstreams)
         both = DataStream(self._env, (*self._upstreams, *as_second))

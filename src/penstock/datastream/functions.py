@@ -16,6 +16,7 @@ from penstock.datastream.metrics import MetricGroup
 from penstock.datastream.state import (
     AggregatingState,
     AggregatingStateDescriptor,
+    BroadcastState,
     ListState,
     ListStateDescriptor,
     MapState,
@@ -23,6 +24,7 @@ from penstock.datastream.state import (
     OperatorStateStore,
     RawState,
     RawStateDescriptor,
+    ReadOnlyBroadcastState,
     ReducingState,
     ReducingStateDescriptor,
     ValueState,
@@ -31,6 +33,8 @@ from penstock.datastream.state import (
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
@@ -42,6 +46,7 @@ __all__ = [
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
@@ -316,6 +321,99 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
         self, value: IN2, ctx: KeyedCoProcessFunction.Context
     ) -> Iterable[OUT] | None:
         """Return or yield what follows from a record of the second stream."""
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What functions with a broadcast side have in common.
+
+    Every subtask gets all records of the broadcast side, in the same order, and keeps what it
+    makes of them in broadcast state. It must make the same of them everywhere: which copy a
+    subtask finds after a restore with another parallelism is open.
+    """
+
+    class BaseContext(ABC):
+        """What is known about the current record, whichever side it is of."""
+
+        @abstractmethod
+        def timestamp(self) -> int:
+            """Return the record's event time, the least 64-bit number if it has none."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return this machine's time in milliseconds, another one after a failure."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return the watermark, the least 64-bit number as long as there is none."""
+
+    class Context(BaseContext):
+        """The broadcast side's: it may change broadcast state."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> BroadcastState[Any, Any]:
+            """Return a broadcast state that was given to `broadcast()`."""
+
+    class ReadOnlyContext(BaseContext):
+        """The other side's: it may look at broadcast state."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> ReadOnlyBroadcastState[Any, Any]:
+            """Return a broadcast state that was given to `broadcast()`, to be read only."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """The function of a stream without keys that is connected with a broadcast one."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """What the broadcast side sees."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """What the other side sees."""
+
+    @abstractmethod
+    def process_element(
+        self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a record of the side that is not broadcast."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: BroadcastProcessFunction.Context
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a broadcast record; called in every subtask."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """The function of a keyed stream that is connected with a broadcast one.
+
+    A broadcast record has no key, and so no keyed state.
+    """
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """What the broadcast side sees."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """What the keyed side sees."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """Return the record's key."""
+
+    @abstractmethod
+    def process_element(
+        self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a record with a key, next to the key's state."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a broadcast record; called in every subtask."""
 
 
 class FunctionInitializationContext(ABC):

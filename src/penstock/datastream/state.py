@@ -20,7 +20,6 @@ from penstock.common.typeinfo import (
     check_type,
 )
 from penstock.datastream.state_ttl import StateTtlConfig
-from penstock.errors import InvalidJobError
 
 __all__ = [
     "AggregatingState",
@@ -279,10 +278,9 @@ class OperatorStateStore(ABC):
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list that, on a restore, holds the elements of all subtasks."""
 
+    @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """Return the broadcast state a descriptor names; not in this version."""
-        message = "broadcast state is not in this version of penstock; docs/pyflink.md says what is"
-        raise InvalidJobError(message)
+        """Return a map that every subtask has; all of them must put the same into it."""
 
 
 class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no state of no kind

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.state import MapStateDescriptor
 from penstock.errors import DuplicateUidError, InvalidJobError
 from penstock.graph.transformation import (
     Exchange,
@@ -54,6 +55,8 @@ class Node:
     may_be_followed: bool
     """Whether others may go behind it."""
     call_site: str
+    broadcast_states: tuple[MapStateDescriptor, ...] = ()
+    """What its broadcast side keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         may_chain=settings.chaining and not (t.start_new_chain or t.disable_chaining),
         may_be_followed=not t.disable_chaining,
         call_site=t.call_site,
+        broadcast_states=t.broadcast_states,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.state import MapStateDescriptor
 
 
 class OperatorKind(Enum):
@@ -32,6 +33,8 @@ class OperatorKind(Enum):
     KEYED_CO_MAP = "keyed_co_map"
     KEYED_CO_FLAT_MAP = "keyed_co_flat_map"
     KEYED_CO_PROCESS = "keyed_co_process"
+    BROADCAST_PROCESS = "broadcast_process"
+    KEYED_BROADCAST_PROCESS = "keyed_broadcast_process"
     DECOUPLE = "decouple"
     """Does nothing: it begins a stage, so that what is behind it keeps its own pace."""
     SINK = "sink"
@@ -46,6 +49,11 @@ class OperatorKind(Enum):
         """Whether the operator tells the records of two connected streams apart."""
         return self in _TWO_INPUTS
 
+    @property
+    def has_broadcast_side(self) -> bool:
+        """Whether the second of its inputs comes whole to every subtask, and first."""
+        return self in _BROADCAST_SIDE
+
 
 _KEYED = frozenset(
     {
@@ -57,10 +65,13 @@ _KEYED = frozenset(
         OperatorKind.KEYED_CO_MAP,
         OperatorKind.KEYED_CO_FLAT_MAP,
         OperatorKind.KEYED_CO_PROCESS,
+        OperatorKind.KEYED_BROADCAST_PROCESS,
     }
 )
 
-_TWO_INPUTS = frozenset(
+_BROADCAST_SIDE = frozenset({OperatorKind.BROADCAST_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS})
+
+_TWO_INPUTS = _BROADCAST_SIDE | frozenset(
     {
         OperatorKind.CO_MAP,
         OperatorKind.CO_FLAT_MAP,
@@ -115,6 +126,7 @@ class Transformation:
     description: str | None = None
     start_new_chain: bool = False
     disable_chaining: bool = False
+    broadcast_states: tuple[MapStateDescriptor, ...] = ()
     id: int = field(default_factory=lambda: next(_ids))
     call_site: str = field(default_factory=lambda: user_call_site())
 

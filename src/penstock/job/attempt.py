@@ -33,7 +33,13 @@ from penstock.job.board import Board
 from penstock.job.channel_snapshots import ChannelSnapshots
 from penstock.job.channel_view import ChannelView
 from penstock.job.group_loop import GroupLoop, GroupParts
-from penstock.job.inputs import ChannelInput, GroupedInput, SourceInput, StageInput
+from penstock.job.inputs import (
+    BroadcastFirstInput,
+    ChannelInput,
+    GroupedInput,
+    SourceInput,
+    StageInput,
+)
 from penstock.job.member import Member, MemberParts
 from penstock.job.positions import RetainedPositions
 from penstock.job.progress import Progress
@@ -341,6 +347,9 @@ class Attempt:
         if self._is_grouped(stage):
             return GroupedInput(mine, stage.parallelism, self._settings.sizes.maximum)
         forward = [c.id for c in stage.inputs if c.exchange is Exchange.FORWARD]
+        if self._waits_for_broadcast(stage):
+            first = [c.id for c in stage.inputs if c.input == 1]
+            return BroadcastFirstInput(mine, stage.parallelism, forward, first)
         return ChannelInput(mine, stage.parallelism, forward)
 
     def _source(self, stage: Stage) -> SourceInput:
@@ -376,10 +385,14 @@ class Attempt:
     def _is_grouped(self, stage: Stage) -> bool:
         return self._settings.batch_mode and stage.head.kind.is_keyed
 
+    def _waits_for_broadcast(self, stage: Stage) -> bool:
+        return self._settings.batch_mode and stage.head.kind.has_broadcast_side
+
     def _bounds(self, channel: Channel) -> Bounds:
         # Grouping by key begins at the end of the input: a bound would wait for it forever.
-        grouped = self._is_grouped(self._plan.stages[channel.consumer])
-        return UNBOUNDED if grouped else self._settings.bounds
+        consumer = self._plan.stages[channel.consumer]
+        waits = self._is_grouped(consumer) or self._waits_for_broadcast(consumer)
+        return UNBOUNDED if waits else self._settings.bounds
 
 
 def _facts(stage: Stage) -> StageFacts:

@@ -36,8 +36,8 @@ class _NoKey:
 
     def __index__(self) -> int:
         message = (
-            "keyed state belongs to a record's key: use it while a record is processed, "
-            "not in open() or close()"
+            "keyed state belongs to a record's key: use it while a record with a key is "
+            "processed, not in open(), close() or process_broadcast_element()"
         )
         raise InvalidJobError(message)
 

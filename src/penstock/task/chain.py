@@ -19,7 +19,12 @@ from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.state.fitting import Fit, fit_for
-from penstock.task.context import RecordContext
+from penstock.task.context import (
+    BroadcastSideContext,
+    BroadcastStates,
+    ElementSideContext,
+    RecordContext,
+)
 from penstock.task.failure import StepFailed, copy_for_later, fail, not_iterable
 from penstock.task.operators import callable_of
 
@@ -68,8 +73,14 @@ class Chain:
         message = f"{node.kind} cannot stand inside a chain"
         raise AssertionError(message)
 
-    def inputs(self, node: Node) -> tuple[Push, ...]:
+    def inputs(self, node: Node, broadcast: BroadcastStates | None) -> tuple[Push, ...]:
         """Return what takes the records of each input of `node`, the head of a plain stage."""
+        if node.kind.has_broadcast_side:
+            assert broadcast is not None
+            out, process = self.behind(node), node.function.process_element
+            context = ElementSideContext(broadcast)
+            push = flat_map_step(node.name, lambda record: process(record, context), out)
+            return push, broadcast_step(node, out, broadcast)
         if node.kind.has_two_inputs:
             return two_steps(node, self.behind(node), RecordContext())
         return (self.into(node),)
@@ -86,6 +97,12 @@ def two_steps(node: Node, out: Push, context: Any) -> tuple[Push, Push]:
         process1, process2 = function.process_element1, function.process_element2
         first, second = (lambda r: process1(r, context)), (lambda r: process2(r, context))
     return flat_map_step(step, first, out), flat_map_step(step, second, out)
+
+
+def broadcast_step(node: Node, out: Push, states: BroadcastStates) -> Push:
+    """Return what an operator does with a record of its broadcast side."""
+    process, context = node.function.process_broadcast_element, BroadcastSideContext(states)
+    return flat_map_step(node.name, lambda record: process(record, context), out)
 
 
 def map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:

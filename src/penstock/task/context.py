@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from penstock.datastream.functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
     CoProcessFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
@@ -30,7 +34,8 @@ from penstock.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from penstock.errors import InvalidJobError
+from penstock.errors import InvalidJobError, StateDeclaredTwiceError
+from penstock.state.broadcast_state import OperatorBroadcastState, ReadOnlyBroadcastView
 from penstock.state.keyed import KeyedStates
 from penstock.state.operator_state import OperatorStates
 
@@ -186,6 +191,102 @@ class KeyedRecordContext(
     def timestamp(self) -> int:
         """Return what PyFlink gives for a record without event time."""
         return NO_TIMESTAMP
+
+    def timer_service(self) -> NoReturn:
+        """Refuse, since timers do not exist yet."""
+        _no_timers()
+
+
+class BroadcastStates:
+    """The broadcast states of one function, as its steps were told of them."""
+
+    def __init__(
+        self, step: str, states: OperatorStates, descriptors: Sequence[MapStateDescriptor]
+    ) -> None:
+        self._step = step
+        found = [states.get_broadcast_state(d) for d in descriptors]
+        self._states = {
+            d.name: (d, state, ReadOnlyBroadcastView(state))
+            for d, state in zip(descriptors, found, strict=True)
+        }
+
+    def writable(self, descriptor: MapStateDescriptor) -> OperatorBroadcastState:
+        """Return a state as the broadcast side sees it."""
+        return self._find(descriptor)[1]
+
+    def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastView:
+        """Return a state as the other side sees it."""
+        return self._find(descriptor)[2]
+
+    def _find(
+        self, descriptor: MapStateDescriptor
+    ) -> tuple[MapStateDescriptor, OperatorBroadcastState, ReadOnlyBroadcastView]:
+        name = getattr(descriptor, "name", None)
+        found = self._states.get(name) if name is not None else None
+        if found is None:
+            known = ", ".join(map(repr, self._states))
+            message = (
+                f"step {self._step!r} asks for broadcast state {name or descriptor!r}, and "
+                f"broadcast() was given {known}: give it all descriptors"
+            )
+            raise InvalidJobError(message)
+        given = found[0]
+        if descriptor is not given and descriptor.type_info != given.type_info:
+            raise StateDeclaredTwiceError(
+                self._step, given.name, repr(given.type_info), repr(descriptor.type_info)
+            )
+        return found
+
+
+class _SideContext(BaseBroadcastProcessFunction.BaseContext):
+    def __init__(self, states: BroadcastStates) -> None:
+        self._broadcast = states
+
+    def timestamp(self) -> int:
+        """Return what PyFlink gives for a record without event time."""
+        return NO_TIMESTAMP
+
+    def current_processing_time(self) -> int:
+        """Return the time of the machine the task runs on."""
+        return time.time_ns() // 1_000_000
+
+    def current_watermark(self) -> int:
+        """Return what PyFlink gives before the first watermark."""
+        return NO_TIMESTAMP
+
+
+class BroadcastSideContext(
+    _SideContext, BroadcastProcessFunction.Context, KeyedBroadcastProcessFunction.Context
+):
+    """What the broadcast side of a function sees."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> OperatorBroadcastState:
+        """Return a state to read and change."""
+        return self._broadcast.writable(state_descriptor)
+
+
+class ElementSideContext(_SideContext, BroadcastProcessFunction.ReadOnlyContext):
+    """What the other side sees where it has no keys."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastView:
+        """Return a state to read."""
+        return self._broadcast.read_only(state_descriptor)
+
+
+class KeyedElementSideContext(_SideContext, KeyedBroadcastProcessFunction.ReadOnlyContext):
+    """What the keyed side sees."""
+
+    def __init__(self, states: BroadcastStates, keyed: KeyedStates) -> None:
+        super().__init__(states)
+        self._keyed = keyed
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastView:
+        """Return a state to read."""
+        return self._broadcast.read_only(state_descriptor)
+
+    def get_current_key(self) -> Any:
+        """Return the current record's key."""
+        return self._keyed.current_key()
 
     def timer_service(self) -> NoReturn:
         """Refuse, since timers do not exist yet."""

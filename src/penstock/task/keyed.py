@@ -26,7 +26,7 @@ from penstock.state.key_groups import KeyGroupRange, key_of
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec, decode_plain_texts
 from penstock.task.chain import Push, filter_step, flat_map_step, map_step, two_steps
-from penstock.task.context import KeyedRecordContext
+from penstock.task.context import BroadcastStates, KeyedElementSideContext, KeyedRecordContext
 from penstock.task.failure import StepFailed, fail, not_iterable
 from penstock.task.keys import key_group_of, merge_dictionaries
 from penstock.task.operators import callable_of
@@ -137,8 +137,16 @@ def one_key_after_the_other(given: KeyedInput) -> KeyedInput:
 class KeyedHead:
     """Runs the keyed operator of a stage over its input."""
 
-    def __init__(self, node: Node, states: KeyedStates, out: Push, batch_mode: bool) -> None:
+    def __init__(
+        self,
+        node: Node,
+        states: KeyedStates,
+        out: Push,
+        batch_mode: bool,
+        broadcast: BroadcastStates | None = None,
+    ) -> None:
         self._node = node
+        self._broadcast = broadcast
         self._states = states
         self._out = out
         self._batch_mode = batch_mode
@@ -150,7 +158,7 @@ class KeyedHead:
         strides = range(0, len(given.numbers), STRIDE)
         if kind is OperatorKind.REDUCE and self._batch_mode:
             self._reduce_once_per_key(pairs, len(given.numbers), after_stride)
-        elif kind is OperatorKind.KEYED_PROCESS:
+        elif kind in (OperatorKind.KEYED_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS):
             for _ in strides:
                 self._process(islice(pairs, STRIDE))
                 after_stride()
@@ -165,7 +173,10 @@ class KeyedHead:
 
     def _process(self, pairs: Iterable[tuple[int, Any]]) -> None:
         process = self._node.function.process_element
-        context, states, out = KeyedRecordContext(self._states), self._states, self._out
+        context: KeyedRecordContext | KeyedElementSideContext = KeyedRecordContext(self._states)
+        if self._broadcast is not None:
+            context = KeyedElementSideContext(self._broadcast, self._states)
+        states, out = self._states, self._out
         value = results = None
         try:
             for states.current, value in pairs:

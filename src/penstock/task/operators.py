@@ -23,6 +23,7 @@ from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
 from penstock.state.operator_state import OperatorStates
 from penstock.task.context import (
+    BroadcastStates,
     InitializationContext,
     SnapshotContext,
     SubtaskFacts,
@@ -59,6 +60,8 @@ class Operators:
         self._functions: list[tuple[Node, Any]] = []
         self._contexts: dict[str, TaskRuntimeContext] = {}
         self._operator_states: dict[str, OperatorStates] = {}
+        self.broadcast: BroadcastStates | None = None
+        """What the broadcast side of the first operator keeps, if it has one; since `open`."""
         self._opened: dict[str, dict[str, tuple[Any, int]]] = {}
         for node in stage.nodes:
             states = self.states if node is stage.head else None
@@ -75,13 +78,15 @@ class Operators:
         starts empty. Called after the keyed state is bound to its store.
         """
         for node, function in self._functions:
-            if isinstance(function, CheckpointedFunction) and _is_users(node):
-                version = versions.get(node.uid, b"")
-                states = OperatorStates(node.name, version)
+            version = versions.get(node.uid, b"")
+            if _saves_itself(node, function) or node.kind.has_broadcast_side:
+                self._operator_states[node.uid] = states = OperatorStates(node.name, version)
+            if node.kind.has_broadcast_side:
+                self.broadcast = BroadcastStates(node.name, states, node.broadcast_states)
+            if _saves_itself(node, function):
                 context = InitializationContext(states, restored or bool(version))
                 with _calling(node.name, "initialize_state()"):
                     function.initialize_state(context)
-                self._operator_states[node.uid] = states
             if isinstance(function, Function):
                 with _calling(node.name, "open()"):
                     function.open(self._contexts[node.uid])
@@ -112,10 +117,12 @@ class Operators:
         versions = {}
         for node, function in self._functions:
             states = self._operator_states.get(node.uid)
-            if states is not None:
-                with _calling(node.name, "snapshot_state()"):
+            if states is None:
+                continue
+            with _calling(node.name, "snapshot_state()"):
+                if _saves_itself(node, function):
                     function.snapshot_state(SnapshotContext(checkpoint_id))
-                    versions[str(node.uid)] = states.encode()
+                versions[str(node.uid)] = states.encode()
         return versions
 
     def close(self) -> None:
@@ -140,7 +147,7 @@ class Operators:
         for node, function in self._functions:
             before = self._opened.get(node.uid)
             # What a checkpointed function keeps in its fields is its own to save.
-            if before is None or node.uid in self._operator_states:
+            if before is None or _saves_itself(node, function):
                 continue
             names = [n for n, seen in _seen(function).items() if not _is_same(before.get(n), seen)]
             if names:
@@ -154,6 +161,10 @@ class Operators:
 def _is_users(node: Node) -> bool:
     """Tell a user's function from a connector, which has its own way to take part."""
     return node.kind not in (OperatorKind.SOURCE, OperatorKind.SINK)
+
+
+def _saves_itself(node: Node, function: Any) -> bool:
+    return isinstance(function, CheckpointedFunction) and _is_users(node)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.chain import Chain
+from penstock.task.chain import Chain, broadcast_step
 from penstock.task.context import SubtaskFacts
 from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
@@ -141,6 +141,9 @@ class _Run:
         self._task, self._operators, self._is_new = self._functions_for(task)
         self._stage = self._task.stage
         self._layout = self._task.layout
+        has_broadcast = self._stage.head.kind.has_broadcast_side
+        self._broadcast_side = [c for c in self._stage.inputs if has_broadcast and c.input == 1]
+        self._element_side = [c for c in self._stage.inputs if c not in self._broadcast_side]
         self._records_in = 0
         self._snapshot: LocalSnapshot | None = None
         self._rebuilt = False
@@ -280,8 +283,8 @@ class _Run:
         # Nothing between what comes in and the exchange: a source's columns stay columns.
         direct = len(self._stage.nodes) == 1 and len(emitters) == 1 and head.kind in _PASSING_ON
         if head.kind is not OperatorKind.SOURCE:
-            pushes = chain.inputs(head)
-            for part in self._parts():
+            pushes = chain.inputs(head, self._operators.broadcast)
+            for part in self._parts(*self._broadcast_side, *self._element_side):
                 if direct:
                     self._pass_on(part.values(), emitters)
                 else:
@@ -325,7 +328,7 @@ class _Run:
         states = self._operators.states
         assert states is not None
         codec = KeyCodec(self._stage.inputs[0].partitioning.key_type, head.name)
-        given = read_keyed(self._parts(), codec, self._key_groups())
+        given = read_keyed(self._parts(*self._element_side), codec, self._key_groups())
         if self._task.batch_mode:
             given = one_key_after_the_other(given)
         self._records_in = len(given.numbers)
@@ -344,7 +347,10 @@ class _Run:
             states.bind(store, given.routed_keys)
             self._start()
             self._clock.mark("open state")
-            keyed = KeyedHead(head, states, chain.behind(head), self._task.batch_mode)
+            out, broadcast = chain.behind(head), self._operators.broadcast
+            if broadcast is not None:
+                self._run_broadcast_side(broadcast_step(head, out, broadcast), trim)
+            keyed = KeyedHead(head, states, out, self._task.batch_mode, broadcast)
             keyed.run(given, trim)
             self._clock.mark("process")
             staged = None
@@ -355,6 +361,13 @@ class _Run:
         finally:
             store.close()
         return staged
+
+    def _run_broadcast_side(self, push: Any, trim: Callable[[], None]) -> None:
+        part, _ = self._instruction.key_slice or (0, 1)
+        # It has no key: the first part of the keys brought all of it.
+        if part == 0:
+            for records in self._parts(*self._broadcast_side):
+                self._push_all(records.values(), push, trim)
 
     def _take_snapshot(self, store: StateStore) -> None:
         if self._instruction.snapshot:
@@ -381,8 +394,8 @@ class _Run:
         size = len(mine)
         return KeyGroupRange(mine.start + size * part // of, mine.start + size * (part + 1) // of)
 
-    def _parts(self) -> Iterator[Part]:
-        for channel in self._stage.inputs:
+    def _parts(self, *channels: Channel) -> Iterator[Part]:
+        for channel in channels:
             decode = decoder_for(self._task.types[channel.source_node])
             for read in self._work.segments.get(channel.id, ()):
                 path = self._layout.channel(channel.id) / read.name

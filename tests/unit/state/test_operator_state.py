@@ -11,7 +11,6 @@ from penstock.common import Time, Types
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.state import (
     ListStateDescriptor,
-    MapStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
@@ -180,8 +179,6 @@ def test_what_is_no_list_is_refused() -> None:
     expiring.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
     with pytest.raises(InvalidJobError, match="time-to-live"):
         states.get_list_state(expiring)
-    with pytest.raises(InvalidJobError, match="broadcast"):
-        states.get_broadcast_state(MapStateDescriptor("s"))
 
 
 subtasks = st.lists(st.lists(st.integers(0, 99), max_size=5), min_size=1, max_size=5)
