@@ -11,61 +11,75 @@ from typing import Any
 
 import pytest
 
-from penstock.checkpoint.history import RecordStatus
+from penstock.checkpoint.history import CheckpointRecord, RecordStatus
 from penstock.common import Types
 from penstock.datastream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.job.launch import LaunchedJob
 from penstock.testing import Burst, CrashPoint, Idle, arm, disarm
 from tests.unit.job.counting import launched
 from tests.unit.job.test_many_inputs import UNALIGNED, TwoSources
+from tests.unit.support import eventually
+
+IS_HELD, MAY_GO = threading.Event(), threading.Event()
 
 
 @pytest.fixture(autouse=True)
 def _nothing_left_running() -> Iterator[None]:
+    IS_HELD.clear()
+    MAY_GO.clear()
     yield
     disarm()
+    MAY_GO.set()
     for job in launched:
         job.kill()
     launched.clear()
 
 
-is_slow = threading.Event()
-
-
-def slowly(number: int) -> int:
-    is_slow.set()
-    time.sleep(0.2)
+def held(number: int) -> int:
+    IS_HELD.set()
+    assert MAY_GO.wait(30)
     return number
 
 
 @dataclass
 class LateInput(TwoSources):
-    """Odd numbers take so long that a barrier must wait for what is before it there."""
+    """An odd number is held on its way, and a barrier must wait for it."""
 
     even: Sequence[Any] = field(default_factory=lambda: [Burst(range(0, 40, 2)), Idle()])
-    odd: Sequence[Any] = field(default_factory=lambda: [Burst([1, 3, 5]), Idle()])
+    odd: Sequence[Any] = field(default_factory=lambda: [Burst([1]), Idle()])
     seconds: float = 0.0
-    interval: str | None = "100 ms"
+    interval: str | None = "1 h"
 
     def _source(self, env: StreamExecutionEnvironment, name: str, script: Any) -> DataStream:
         numbers = super()._source(env, name, script)
-        return numbers if name == "even" else numbers.map(slowly, Types.LONG()).uid("slowly")
+        return numbers if name == "even" else numbers.map(held, Types.LONG()).uid("held")
+
+    def launch_and_overtake(self) -> LaunchedJob:
+        """Start, and ask for a checkpoint; returns when all but the odd ones have passed it."""
+        overtaken = threading.Event()
+        arm(CrashPoint.STAGE_BARRIER_FORWARDED, 2, overtaken.set)
+        job = self.launch()
+        assert IS_HELD.wait(20)
+        job._run.checkpoint()
+        assert overtaken.wait(20)
+        return job
+
+    def over(self) -> list[CheckpointRecord]:
+        """The checkpoints that have come to an end."""
+        return [c for c in self.history().checkpoints() if c.status is not RecordStatus.PENDING]
 
 
 def test_a_job_that_is_ended_tells_of_no_failed_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    program = LateInput(tmp_path, settings=UNALIGNED, interval="1 h")
-    overtaken = threading.Event()
-    arm(CrashPoint.STAGE_BARRIER_FORWARDED, 2, overtaken.set)
-    is_slow.clear()
-    job = program.launch()
-    assert is_slow.wait(20)
-    job._run.checkpoint()
-    assert overtaken.wait(20)
+    program = LateInput(tmp_path, settings=UNALIGNED)
+    job = program.launch_and_overtake()
     job.suspend()
+    eventually(lambda: bool(program.over()))
+    MAY_GO.set()
     assert job.wait_for_end(20)
-    (given_up,) = program.history().checkpoints()
+    (given_up,) = program.over()
     assert (given_up.failure or "").startswith("job-stopping")
     assert program.history().exceptions() == []
     assert "failed" not in caplog.text
@@ -77,9 +91,11 @@ def test_no_checkpoint_is_begun_behind_the_last_that_is_tolerable(tmp_path: Path
         "execution__checkpointing__timeout": "20 ms",
         "restart_strategy__type": "none",
     }
-    program = LateInput(tmp_path, settings=settings)
+    program = LateInput(tmp_path, settings=settings, interval="50 ms")
     job = program.launch()
+    eventually(lambda: bool(program.over()))
+    time.sleep(0.2)
+    MAY_GO.set()
     assert job.wait_for_end(20)
-    (failed,) = program.history().checkpoints()
-    assert failed.status is RecordStatus.FAILED
+    (failed,) = program.over()
     assert (failed.failure or "").startswith("expired")
