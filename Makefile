@@ -32,9 +32,11 @@ test-unit: setup ## the tests that need no Spark (seconds)
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
 
-test-crash: setup ## the tests that kill real processes, then 200 schedules of faults made from seeds
+test-crash: setup ## the tests that kill real processes, then 410 schedules of faults made from seeds
 	@$(BIN)/python -m pytest -m crash
 	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
+	@$(BIN)/python -m tests.crash.schedules --family joined --seeds 1-200
+	@$(BIN)/python -m tests.crash.schedules --family spark --seeds 1-10 --at-once 1
 
 check: setup ## ruff and strict mypy
 	@$(BIN)/ruff check .

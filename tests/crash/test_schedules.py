@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.crash.pipeline import EXCHANGE
+from tests.crash.schedule_parts import Family
 from tests.crash.schedules import Schedule, main, play_in_a_new_place
 
 
@@ -17,9 +19,17 @@ def test_schedules_of_faults_leave_no_trace() -> None:
     assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
 
 
-def test_a_seed_always_makes_the_same_schedule() -> None:
-    assert Schedule.from_seed(17) == Schedule.from_seed(17)
-    assert len({str(Schedule.from_seed(seed)) for seed in range(50)}) == 50
+@pytest.mark.parametrize("family", Family)
+def test_a_seed_always_makes_the_same_schedule(family: Family) -> None:
+    assert Schedule.from_seed(17, family) == Schedule.from_seed(17, family)
+    assert len({str(Schedule.from_seed(seed, family)) for seed in range(50)}) == 50
+
+
+def test_joined_schedules_pass_barriers_in_every_way() -> None:
+    variants = [Schedule.from_seed(seed, Family.JOINED).variant for seed in range(50)]
+    ways = {(v.unaligned, v.aligned_timeout_ms > 0, v.mode) for v in variants}
+    assert len(ways) == 4
+    assert {v.settings[EXCHANGE] for v in variants} == {"channel", "shuffle"}
 
 
 def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
