@@ -68,6 +68,7 @@ class Anchors:
                 plain.unpersist()
             for meeting in self._meetings.values():
                 meeting.pairs.unpersist(False)
+                meeting.pairs.rdd().cleanShuffleDependencies(False)
 
     def _new_meeting(self, width: int) -> Meeting:
         jvm: Any = self._context._jvm
