@@ -81,9 +81,8 @@ PARTS = {"latency": run_latency, "four-stages": run_four_stages, "backlog": run_
 
 
 def _latency_title(given: dict[str, Any]) -> str:
-    if "source" in given:
-        return f"streaming query, {given['source']}"
-    return f"{given['steps']} hops at {given['rate']:g} records/s"
+    at = f"{given['rate']:g} records/s"
+    return f"{given['steps']} hops at {at}" if "steps" in given else f"streaming query at {at}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,7 +110,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--scale", type=float, default=1.0, help="multiply times and sizes (default 1)")
     add("--rate", type=float, default=200.0, help="records per second, for latency (default 200)")
     add("--seconds", type=float, default=30.0, help="measured per run (default 30)")
-    add("--warm-up", type=float, default=10.0, help="seconds before those (default 10)")
+    add("--warm-up", type=float, default=20.0, help="seconds before those (default 20)")
     add("--backends", nargs="+", choices=BACKENDS, default=["hashmap"], help="for four-stages")
     add("--keys", type=int, default=FEW_KEYS, help="for four-stages (default 10000)")
     add("--rounds", type=int, default=2, help="of four-stages, alternating (default 2)")

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from benchmarks.barriers.paced_source import PacedSource
-from benchmarks.barriers.streaming_query import SOURCES
 from benchmarks.job import TaskJob
 from benchmarks.micro_batch import parts_of
 from benchmarks.report import DASH, Sheet
@@ -50,14 +49,11 @@ class LatencyOptions:
 
 
 def jobs(options: LatencyOptions) -> Iterator[TaskJob]:
-    """The hops, and the floors that they are compared with."""
+    """The hops, and the query that they are compared with."""
     times = {"seconds": options.seconds, "warm_up": options.warm_up}
     given = {"rate": options.rate, "steps": options.steps, "parallelism": options.parallelism}
     yield TaskJob("barriers.latency:run", {**given, **times})
-    for source in SOURCES:
-        yield TaskJob(
-            "barriers.streaming_query:run", {"source": source, "rate": options.rate, **times}
-        )
+    yield TaskJob("barriers.streaming_query:run", {"rate": options.rate, **times})
 
 
 class Seen(KeyedProcessFunction[int, Stamps, Stamps]):
@@ -143,41 +139,33 @@ def parts_by_stage(reports: Sequence[MicroBatchReport], since: float) -> list[di
 
 
 def sheets(measured: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[Sheet]:
-    """Hops beside floors, and where the time of a hop goes."""
+    """Hops beside the query, and where the time of their micro-batches goes."""
     ours = next((found for _, found in measured if "hops" in found), None)
-    floors = {given["source"]: found for given, found in measured if "source" in given}
+    query = next((found["micro_batches"] for _, found in measured if "rows" in found), None)
     rows = []
-    medians = {source: percentile(found["micro_batches"], 50) for source, found in floors.items()}
     if ours is not None:
-        for number, hop in enumerate(ours["hops"], 1):
-            rows.append(_row(f"hop {number}", hop, medians))
-        every = [seconds for hop in ours["hops"] for seconds in hop]
-        rows.append(_row("all hops", every, medians))
-        rows.append(_row("end to end", ours["end_to_end"], {}))
-    for source, found in floors.items():
-        rows.append(_row(f"streaming query, {source}", found["micro_batches"], {}))
-    columns = (
-        "way",
-        "p50 ms",
-        "p99 ms",
-        *(f"p50 / p50 of {source}" for source in SOURCES),
-        "times",
-    )
-    yield Sheet(f"Latency per hop (goal: at most {GOAL:g} of a streaming query's)", columns, rows)
+        hops = ours["hops"]
+        rows += [_row(f"hop {number}", hop, query) for number, hop in enumerate(hops, 1)]
+        rows.append(_row("all hops", [seconds for hop in hops for seconds in hop], query))
+        rows.append(_row("end to end", ours["end_to_end"], None))
+    if query is not None:
+        rows.append(_row("micro-batch of a streaming query", query, None))
+    columns = ("way", "p50 ms", "p99 ms", f"p50 / the query's (goal: {GOAL:g})", "times")
+    yield Sheet("Latency per hop", columns, rows)
     if ours is not None:
         names = list(dict.fromkeys(name for part in ours["parts"] for name in part))
         yield Sheet(
             "Where the time of its micro-batches goes, ms",
-            names,
+            [name.replace("_", "-") for name in names],
             [[_cell(part.get(name)) for name in names] for part in ours["parts"]],
         )
 
 
-def _row(title: str, seconds: Sequence[float], floors: dict[str, float]) -> list[str]:
+def _row(title: str, seconds: Sequence[float], query: Sequence[float] | None) -> list[str]:
     middle = percentile(seconds, 50)
-    ratios = [f"{middle / floors[s]:.2f}" if s in floors else DASH for s in SOURCES]
     marks = [f"{percentile(seconds, percent) * 1000:,.0f}" for percent in (50, 99)]
-    return [title, *marks, *ratios, f"{len(seconds):,}"]
+    ratio = DASH if query is None else f"{middle / percentile(query, 50):.2f}"
+    return [title, *marks, ratio, f"{len(seconds):,}"]
 
 
 def _cell(value: Any) -> str:

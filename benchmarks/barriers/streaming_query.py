@@ -1,13 +1,12 @@
 """How long the micro-batches of a streaming query take that has one exchange and hardly any data.
 
-Source, shuffle by key, a Python step, results collected in `foreachBatch`; the next micro-batch
-starts as soon as the one before is done.
+Numbers that Spark makes up itself, the cheapest source it has, a shuffle by key, a Python step,
+results collected in `foreachBatch`; the next micro-batch starts as soon as the one before is done.
 """
 
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks import bare_loop
 from benchmarks.structured import session
 
-NUMBERS = "numbers made by Spark"
-FILES = "watched directory"
-SOURCES = (NUMBERS, FILES)
 PATIENCE_S = 120.0
 FEWEST = 3
 """Micro-batches, however short the time."""
 
 
-def run(source: str, rate: float, seconds: float, warm_up: float) -> dict[str, Any]:
-    """Run a query for some seconds behind a warm-up; the seconds of each of its micro-batches."""
+def run(rate: float, seconds: float, warm_up: float) -> dict[str, Any]:
+    """Run the query for some seconds behind a warm-up; the seconds of each of its micro-batches."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as where:
-        spark = session({})
-        if source == NUMBERS:
-            fed = _measure(_numbers(spark, rate), Path(where), seconds, warm_up)
-        else:
-            with _Feed(Path(where, "records"), rate) as feed:
-                lines = spark.readStream.text(str(feed.directory))
-                words = lines.withColumnRenamed("value", "word")
-                fed = _measure(words, Path(where), seconds, warm_up)
+        fed = _measure(_numbers(session({}), rate), Path(where), seconds, warm_up)
     taken = [float(report.durationMs["triggerExecution"]) / 1000 for report in fed]
     print(f"{len(taken)} micro-batches", flush=True)
     return {"micro_batches": taken, "rows": [report.numInputRows for report in fed]}
@@ -77,32 +66,3 @@ def _measure(words: DataFrame, directory: Path, seconds: float, warm_up: float) 
         return fed()[before:]
     finally:
         query.stop()
-
-
-class _Feed:
-    """Drops a file into a directory, again and again, with as many lines as came due."""
-
-    def __init__(self, directory: Path, rate: float, pause: float = 0.05) -> None:
-        self.directory = directory
-        self._rows = max(1, round(rate * pause))
-        self._pause = pause
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> _Feed:
-        self.directory.mkdir()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ends.wait(self._pause):
-            name = f"{number:09d}.txt"
-            draft = self.directory.with_name(name)
-            draft.write_text("".join(f"k{number + row:07d}\n" for row in range(self._rows)))
-            draft.rename(self.directory / name)
-            number += self._rows

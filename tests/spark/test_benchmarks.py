@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from benchmarks.barriers import backlog, four_stages, latency
-from benchmarks.barriers.streaming_query import SOURCES
 from benchmarks.report import markdown_sheet
 
 pytestmark = pytest.mark.spark
@@ -17,9 +16,9 @@ def test_every_record_is_seen_at_every_hop_later_than_at_the_one_before() -> Non
     assert found["records"] == 100
     assert [len(hop) for hop in found["hops"]] == [100, 100]
     assert min(min(hop) for hop in found["hops"]) > 0
-    floor = {"micro_batches": [1.0, 2.0]}
-    hops, parts = latency.sheets([({"steps": 2}, found), ({"source": SOURCES[0]}, floor)])
-    assert "all hops" in markdown_sheet(hops)
+    query = {"micro_batches": [1.0, 2.0], "rows": [40, 40]}
+    hops, parts = latency.sheets([({"steps": 2}, found), ({}, query)])
+    assert "| micro-batch of a streaming query | 1,000 | 2,000 | - | 2 |" in markdown_sheet(hops)
     assert [row[0] for row in parts.rows][1] == "step 1"
 
 
@@ -45,5 +44,6 @@ def test_a_backlog_is_deep_when_checkpoints_are_measured(tmp_path: Path) -> None
     found = backlog.run(
         steps=2, batch_s=0.1, checkpoints=1, parallelism=2, directory=str(tmp_path / "backlog")
     )
-    aligned = found["kinds"][backlog.ALIGNED][0]
-    assert aligned["waiting"] >= 2 * backlog.ROWS_PER_BATCH
+    assert list(found["kinds"]) == list(backlog.KINDS)
+    for (one,) in found["kinds"].values():
+        assert one["waiting"] >= 2 * backlog.ROWS_PER_BATCH
