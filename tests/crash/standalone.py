@@ -44,18 +44,10 @@ class Cluster:
         """Where a worker's host keeps state."""
         return self.directory / host / "state"
 
-    def start_worker(self, host: str) -> None:
-        """Start a worker, also one that was killed; returns when the master knows it."""
-        scratch, state = self.directory / host / "scratch", self.local_dir(host)
-        for path in (scratch, state):
-            path.mkdir(parents=True, exist_ok=True)
-        log = self.directory / f"worker-{host}-{time.monotonic_ns()}.log"
-        arguments = ["--host", host, "--cores", str(self._cores), "--memory", "2g"]
-        arguments += ["--work-dir", str(self.directory / host / "work"), "--webui-port", "0"]
-        own = {"SPARK_LOCAL_DIRS": str(scratch), LOCAL_DIR_VARIABLE: str(state)}
-        worker = _start(log, own, f"{_DEPLOY}.worker.Worker", *arguments, self.address)
-        self._workers[host] = worker
-        _wait_for(log, "Successfully registered with master")
+    def start_workers(self, *hosts: str) -> None:
+        """Start workers, also such that were killed; returns when the master knows them."""
+        for log in [self._start_worker(host) for host in hosts]:
+            _wait_for(log, "Successfully registered with master")
 
     def kill_worker(self, host: str) -> None:
         """Kill a worker and all it started, as if the host had lost its power."""
@@ -82,6 +74,18 @@ class Cluster:
         self._master.kill()
         self._master.wait()
 
+    def _start_worker(self, host: str) -> Path:
+        scratch, state = self.directory / host / "scratch", self.local_dir(host)
+        for path in (scratch, state):
+            path.mkdir(parents=True, exist_ok=True)
+        log = self.directory / f"worker-{host}-{time.monotonic_ns()}.log"
+        arguments = ["--host", host, "--cores", str(self._cores), "--memory", "2g"]
+        arguments += ["--work-dir", str(self.directory / host / "work"), "--webui-port", "0"]
+        own = {"SPARK_LOCAL_DIRS": str(scratch), LOCAL_DIR_VARIABLE: str(state)}
+        worker = _start(log, own, f"{_DEPLOY}.worker.Worker", *arguments, self.address)
+        self._workers[host] = worker
+        return log
+
     def _start_master(self) -> subprocess.Popen[bytes]:
         log = self.directory / "master.log"
         arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
@@ -98,8 +102,7 @@ def standalone_cluster(
     directory.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(directory, cores)
     try:
-        for host in hosts:
-            cluster.start_worker(host)
+        cluster.start_workers(*hosts)
         yield cluster
     finally:
         cluster.close()
@@ -124,7 +127,7 @@ def _start(log: Path, own: dict[str, str], *arguments: str) -> subprocess.Popen[
         )
 
 
-def _wait_for(log: Path, text: str, seconds: float = 60.0) -> None:
+def _wait_for(log: Path, text: str, seconds: float = 180.0) -> None:
     end = time.monotonic() + seconds
     while text not in log.read_text(errors="replace"):
         assert time.monotonic() < end, log.read_text(errors="replace")[-3000:]

@@ -30,7 +30,7 @@ class HostCleanup:
     """
 
     def __init__(self, plan: Plan, layout: Layout, submitter: Submitter) -> None:
-        self._stages = {s.parallelism: s for s in plan.stages if s.head.kind.is_keyed}
+        self._stages = [s for s in plan.stages if s.head.kind.is_keyed]
         self._layout = layout
         self._submitter = submitter
         self._was_elsewhere = False
@@ -58,7 +58,7 @@ class HostCleanup:
             thread.join(_LONGEST_S)
 
     def _clean_up(self) -> None:
-        for stage in self._stages.values():
+        for stage in self._stages:
             work = [self._layout.on_hosts] * stage.parallelism
             try:
                 self._submitter.each(stage.id, "leave", state_jobs.leave, work)
