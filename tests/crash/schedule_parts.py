@@ -173,6 +173,12 @@ def _some_seconds(rng: random.Random, most: float, numbers: Sequence[int]) -> tu
     return tuple(round(rng.uniform(0.0, most), 3) for _ in range(rng.choice(numbers)))
 
 
+def _crash_at(rng: random.Random, points: Sequence[CrashPoint], most: int) -> CrashAt:
+    point, nth = rng.choice(points), rng.randint(1, most)
+    # A process begins and ends once, most of the time.
+    return CrashAt(point, 1 if point.startswith(("recovery", "job")) else nth)
+
+
 def _disk_full(rng: random.Random) -> DiskFull:
     first = rng.randint(1, 80)
     return DiskFull(
@@ -181,7 +187,7 @@ def _disk_full(rng: random.Random) -> DiskFull:
 
 
 _COMMON: tuple[MakeFault, ...] = (
-    *[lambda rng, _: CrashAt(rng.choice(list(CrashPoint)), rng.randint(1, 6))] * 4,
+    *[lambda rng, _: _crash_at(rng, list(CrashPoint), 6)] * 4,
     lambda rng, _: CrashBehind(
         rng.choice([CrashPoint.COORDINATOR_COMPLETED, CrashPoint.JOB_FINISHING]),
         1,
@@ -221,7 +227,7 @@ _COMMON: tuple[MakeFault, ...] = (
 _IN_FLIGHT = [CrashPoint.STAGE_IN_FLIGHT_RECORDED, CrashPoint.STAGE_IN_FLIGHT_KEPT]
 
 _OF_CHANNELS: tuple[MakeFault, ...] = (
-    *[lambda rng, _: CrashAt(rng.choice(_IN_FLIGHT), rng.randint(1, 12))] * 2,
+    *[lambda rng, v: _crash_at(rng, _IN_FLIGHT if v.unaligned else list(CrashPoint), 12)] * 2,
     lambda _, __: CrashAt(CrashPoint.RECOVERY_IN_FLIGHT_RESTORED),
     *[lambda rng, _: DamagedChannel(rng.choice(KINDS), rng.randrange(1 << 30))] * 2,
     lambda rng, _: OtherExchange(_seconds(rng)),
@@ -233,7 +239,7 @@ _OF_SPARK: tuple[MakeFault, ...] = (
     *[lambda rng, _: KillLater(round(rng.uniform(2.0, 9.0), 2))] * 2,
     lambda rng, _: KilledWorkers(_some_seconds(rng, 3.0, [2, 3])),
     lambda rng, _: Supervised(tuple(4.0 + s for s in _some_seconds(rng, 4.0, [1, 2]))),
-    lambda rng, _: CrashAt(rng.choice(_IN_FLIGHT), rng.randint(2, 8)),
+    lambda rng, v: _crash_at(rng, _IN_FLIGHT if v.unaligned else list(CrashPoint), 8),
     lambda rng, _: DamagedChannel(rng.choice(KINDS), rng.randrange(1 << 30)),
     lambda rng, v: StopAndRestore(3, v.backend),
 )
