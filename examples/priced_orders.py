@@ -67,12 +67,12 @@ def main(directory: Path) -> None:
     settings = {
         "execution.checkpointing.dir": f"{directory}/checkpoints",
         "penstock.micro-batch.max-records": "250",
-        "penstock.channel.max-micro-batches": "12",
+        "penstock.channel.max-micro-batches": "16",
         "spark.master": "local[4,4]",  # one slot for each stage: most of the time they sleep
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(1)
-    env.enable_checkpointing(1000)
+    env.enable_checkpointing(2000)
     orders, prices = events(env, "order", ORDERS, 10_000), events(env, "price", PRICES, 5)
     by_item = orders.connect(prices).key_by(lambda o: o[1], lambda p: p[1], LONG)
     lines = by_item.process(AtItsPrice(), TEXT).name("at its price").uid("join")
