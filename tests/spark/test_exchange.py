@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import exchange
+from benchmarks.report import markdown_sheet
 from pyspark.sql import SparkSession
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
@@ -155,3 +157,17 @@ def test_the_session_made_here_may_shuffle_and_another_may_not(spark: SparkSessi
     assert settle_transport(spark, Transport.SHUFFLE) is Transport.SHUFFLE
     del conf["spark.stage.maxConsecutiveAttempts"]
     assert why_unfit(conf) is not None
+
+
+def test_the_bench_of_exchanges_measures_both(spark: SparkSession, tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "rows": 500,
+        "batches": 3,
+        "rounds": 1,
+        "files": 2,
+        "cache": str(tmp_path),
+    }
+    found = exchange.run(**given)
+    assert [one["exchange"] for one in found["runs"]] == ["channel", "shuffle"]
+    assert all(one["rows"] > 0 and one["micro_batches"] > 1 for one in found["runs"])
+    assert "500" in markdown_sheet(exchange.sheet([(given, found)]))
