@@ -29,6 +29,9 @@ PROCESS_MODE = {
     "14_print_nested",
     # in thread mode most methods of the runtime context raise AttributeError (2.3.0)
     "18_context_collect",
+    # in thread mode keys(), values() and is_empty() of a broadcast state raise AttributeError
+    "25_broadcast_state",
+    "26_broadcast_process",
 }
 
 # Sets the execution mode for every environment that a program makes, then runs the program.
