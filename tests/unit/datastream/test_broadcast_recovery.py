@@ -133,8 +133,9 @@ def wait_for_input(job: LaunchedJob, records: int) -> None:
     )
 
 
-@pytest.mark.parametrize("settings", [{}, UNALIGNED], ids=["aligned", "unaligned"])
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(
+    ("settings", "backend"), [({}, "hashmap"), (UNALIGNED, "rocksdb")], ids=["aligned", "unaligned"]
+)
 def test_a_failure_neither_loses_nor_doubles_a_rule_or_a_record(
     tmp_path: Path, settings: dict[str, str], backend: str
 ) -> None:
@@ -184,8 +185,9 @@ def saved(root: Path, parallelism: int, is_keyed: bool) -> str:
     return path
 
 
-@pytest.mark.parametrize(("old", "new"), [(2, 3), (3, 1)])
-@pytest.mark.parametrize("is_keyed", [True, False], ids=["keyed", "plain"])
+@pytest.mark.parametrize(
+    ("old", "new", "is_keyed"), [(2, 3, True), (3, 1, False)], ids=["keyed", "plain"]
+)
 def test_with_another_parallelism_every_subtask_gets_all_rules(
     tmp_path: Path, old: int, new: int, is_keyed: bool
 ) -> None:
