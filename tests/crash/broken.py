@@ -8,20 +8,21 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.channel.log import Entry
 from penstock.checkpoint.commits import CommitLane
 from penstock.checkpoint.coordinator import Coordinator
-from penstock.checkpoint.cut import Cut, InputFacts, Passing, awaited, decide_cut
+from penstock.checkpoint.cut import Cut, InputFacts, Passing, awaited, decide_cut, position
 from penstock.checkpoint.in_flight import InFlight
+from penstock.checkpoint.pending import PendingCheckpoint
 from penstock.connectors.part_files import PartFilePublisher
 from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job import inputs as stage_inputs
 from penstock.job import stage_state
+from penstock.job.recording import Recording
 from penstock.job.restore import Snapshot, StateRestorer
 from penstock.task.messages import Acknowledgement
 from penstock.testing import scripted_source
@@ -77,39 +78,78 @@ def _start_elsewhere(move: Callable[[int], int]) -> None:
     enumerator.start = elsewhere  # type: ignore[method-assign]
 
 
-def leaky_gate() -> None:
-    """Pass a barrier on as soon as the first input brings it; die once that has done harm."""
-    passed: set[CheckpointId] = set()
-    dying: list[threading.Thread] = []
+Inputs = Mapping[ChannelId, InputFacts]
+Live = Mapping[CheckpointId, Passing]
 
-    def leaky(
-        inputs: Mapping[ChannelId, InputFacts],
-        live: Mapping[CheckpointId, Passing],
-        most: int,
-        last: CheckpointId,
-    ) -> Cut:
+
+class Fate:
+    """Lets the process die when a checkpoint counts in which something is wrong.
+
+    Stages that are behind its barrier stand still, so that no later one hides what is wrong.
+    """
+
+    def __init__(self) -> None:
+        self._harmed: CheckpointId | None = None
+        self._completed = CheckpointId(0)
+        complete = Coordinator._complete
+
+        def completed(coordinator: Coordinator, pending: PendingCheckpoint) -> None:
+            complete(coordinator, pending)
+            self._completed = pending.id
+            self._die_if_due()
+
+        Coordinator._complete = completed  # type: ignore[method-assign,assignment]
+
+    def harm(self, checkpoint: CheckpointId) -> None:
+        """Learn that something is wrong in a checkpoint."""
+        if self._harmed is None:
+            self._harmed = checkpoint
+            self._die_if_due()
+
+    def decide(self, decide: Callable[[Inputs, Live, int, CheckpointId], Cut]) -> None:
+        """Let stages decide in another way where their next micro-batch ends."""
+
+        def until_harmed(inputs: Inputs, live: Live, most: int, last: CheckpointId) -> Cut:
+            cut = decide(inputs, live, most, last)
+            return Cut({}) if self._harmed is not None and last >= self._harmed else cut
+
+        setattr(stage_inputs, "decide_cut", until_harmed)  # noqa: B010 - mypy calls it private
+
+    def _die_if_due(self) -> None:
+        if self._harmed is not None and self._completed >= self._harmed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaky_gate() -> None:
+    """Pass a barrier on as soon as the first input brings it."""
+    fate = Fate()
+    passed: dict[CheckpointId, list[Entry]] = {}
+
+    def leaky(inputs: Inputs, live: Live, most: int, last: CheckpointId) -> Cut:
         if len(inputs) < 2:
             return decide_cut(inputs, live, most, last)
-        if any(_comes_late(facts.entries, passed) for facts in inputs.values()) and not dying:
-            # The checkpoint has time to complete, and no later one is to hide what is wrong in it.
-            dying.append(threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGKILL)))
-            dying[0].start()
-        if dying:
-            return Cut({})
+        for late in _late(inputs, passed):
+            fate.harm(late)
         target = awaited(inputs, {n: how for n, how in live.items() if n > last})
         cut = decide_cut(inputs, live, most, last)
         if target is None or cut.barrier is not None or not cut.held:
             return cut
-        passed.add(target)
+        passed[target] = []
         return Cut(dict.fromkeys(cut.held, 1), target)
 
-    setattr(stage_inputs, "decide_cut", leaky)  # noqa: B010 - mypy calls it private
+    fate.decide(leaky)
 
 
-def _comes_late(entries: Sequence[Entry], passed: Collection[CheckpointId]) -> bool:
-    """Whether data lies before a barrier whose checkpoint was cut without it."""
-    kinds = [entry.checkpoint in passed for entry in entries]
-    return any(kinds) and any(entry.segments for entry in entries[: kinds.index(True)])
+def _late(inputs: Inputs, passed: Mapping[CheckpointId, Sequence[Entry]]) -> Iterator[CheckpointId]:
+    """The checkpoints that were cut without some data before their barriers, but for the given."""
+    for n, given in passed.items():
+        for facts in inputs.values():
+            end = position(facts.entries, n)
+            before = facts.entries if end is None else facts.entries[:end]
+            if facts.passed < n and any(
+                e.segments and not any(e is known for known in given) for e in before
+            ):
+                yield n
 
 
 def state_of_another_version() -> None:
@@ -149,12 +189,53 @@ def what_was_in_flight_in_another_order() -> None:
 
 def record_only_what_is_there() -> None:
     """Take an input for recorded though its barrier, and what it overtakes, are still to come."""
-    setattr(InFlight, "is_complete", property(lambda _: True))  # noqa: B010
+    fate = Fate()
+    recorded: dict[CheckpointId, list[Entry]] = {}
+
+    def is_complete(self: InFlight) -> bool:
+        known = [entry for overtaken in self.inputs.values() for entry in overtaken.entries]
+        recorded.setdefault(self.checkpoint, known)
+        return True
+
+    def watched(inputs: Inputs, live: Live, most: int, last: CheckpointId) -> Cut:
+        if len(inputs) > 1:
+            for late in _late(inputs, recorded):
+                fate.harm(late)
+        return decide_cut(inputs, live, most, last)
+
+    fate.decide(watched)
+    setattr(InFlight, "is_complete", property(is_complete))  # noqa: B010
 
 
 def at_least_once_instead() -> None:
     """Hold no input at a barrier, and record nothing either."""
+    fate = Fate()
     Coordinator._passing = lambda *_: Passing.TRACKED  # type: ignore[method-assign]
+
+    def watched(inputs: Inputs, live: Live, most: int, last: CheckpointId) -> Cut:
+        cut = decide_cut(inputs, live, most, last)
+        for n in (n for n in live if n > last):
+            for channel, count in cut.take.items():
+                facts = inputs[channel]
+                if facts.passed >= n and any(e.segments for e in facts.entries[:count]):
+                    fate.harm(n)
+        return cut
+
+    fate.decide(watched)
+
+
+def die_with_records_in_flight() -> None:
+    """Break nothing, and die behind a checkpoint that holds much of what one input brought."""
+    fate, settle = Fate(), Recording.settle
+
+    def settled(self: Recording) -> bool:
+        is_settled = settle(self)
+        if is_settled and any(len(o.entries) > 1 for o in self.wait().values()):
+            fate.harm(self.checkpoint)
+        return is_settled
+
+    fate.decide(decide_cut)
+    Recording.settle = settled  # type: ignore[method-assign]
 
 
 BROKEN: dict[str, Callable[[], None]] = {
@@ -170,20 +251,20 @@ BROKEN: dict[str, Callable[[], None]] = {
 }
 """What is wrong however barriers pass."""
 
-BROKEN_IN_FLIGHT: dict[str, Callable[[], None]] = {
-    rule.__name__: rule
-    for rule in (
-        forget_what_was_in_flight,
-        what_was_in_flight_in_another_order,
-        record_only_what_is_there,
-        at_least_once_instead,
-    )
+BROKEN_BARRIERS: dict[str, Callable[[], None]] = {
+    rule.__name__: rule for rule in (record_only_what_is_there, at_least_once_instead)
 }
-"""What is wrong where barriers overtake."""
+"""What is wrong where barriers overtake; each dies of it."""
+
+BROKEN_RESTORES: dict[str, Callable[[], None]] = {
+    rule.__name__: rule for rule in (forget_what_was_in_flight, what_was_in_flight_in_another_order)
+}
+"""What is wrong where records in flight are given back."""
 
 
 def break_as_told(environment: Mapping[str, str]) -> None:
     """Break what the environment names, if anything."""
     name = environment.get(BREAK)
     if name:
-        {**BROKEN, **BROKEN_IN_FLIGHT}[name]()
+        rules = {**BROKEN, **BROKEN_BARRIERS, **BROKEN_RESTORES}
+        rules.get(name, die_with_records_in_flight)()

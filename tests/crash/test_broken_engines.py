@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -10,7 +9,13 @@ import pytest
 
 from penstock.crash_points import CrashPoint
 from penstock.testing import Verdict
-from tests.crash.broken import BREAK, BROKEN, BROKEN_IN_FLIGHT
+from tests.crash.broken import (
+    BREAK,
+    BROKEN,
+    BROKEN_BARRIERS,
+    BROKEN_RESTORES,
+    die_with_records_in_flight,
+)
 from tests.crash.driver import crash_at, has_ended, started
 from tests.crash.pipeline import Variant
 from tests.crash.schedules import verdict_of
@@ -26,15 +31,14 @@ DIES_AT: dict[str, CrashPoint | None] = {
 
 
 def variant_in(directory: Path) -> Variant:
-    # Barriers come while the slow source still reads, so that something depends on holding them.
     return Variant(
         str(directory), fast=450, slow=30, pause_ms=25, lag_ms=60, interval_ms=25, concurrent=4
     )
 
 
 def late_in(directory: Path) -> Variant:
-    # The slow source always reads, so that every barrier has something of it still to come; and
-    # what the fast one sends has to wait.
+    # The slow source always reads, so that every barrier has something of it still to come, and
+    # something depends on holding the other one; and what the fast one sends has to wait.
     return Variant(
         str(directory),
         joins=True,
@@ -54,9 +58,14 @@ def verdict_with(rule: str, variant: Variant, point: CrashPoint | None, nth: int
     dies = {} if point is None else crash_at(point, nth)
     with started(variant, {BREAK: rule, **dies}) as driver:
         assert driver.wait() == -9, driver.words()
+    return verdict_behind_its_death(variant, None if point is None else rule)
+
+
+def verdict_behind_its_death(variant: Variant, rule: str | None) -> Verdict:
+    """Let it come back, perhaps with an engine that is broken, and judge it."""
     for _ in range(3):
         if not has_ended(variant):
-            with started(variant, {} if point is None else {BREAK: rule}) as driver:
+            with started(variant, {} if rule is None else {BREAK: rule}) as driver:
                 driver.wait()
     return verdict_of(variant)
 
@@ -64,21 +73,33 @@ def verdict_with(rule: str, variant: Variant, point: CrashPoint | None, nth: int
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_rule_is_noticed(tmp_path: Path, rule: str) -> None:
     point = DIES_AT.get(rule, CrashPoint.SINK_COMMITS_DONE)
-    verdict = verdict_with(rule, variant_in(tmp_path), point)
+    aligned = msgspec.structs.replace(late_in(tmp_path), unaligned=False, think_ms=0, lag_ms=200)
+    variant = aligned if rule == "leaky_gate" else variant_in(tmp_path)
+    verdict = verdict_with(rule, variant, point)
     assert not verdict.is_exactly_once, f"{rule} was not noticed: {verdict}"
 
 
-def test_broken_rules_of_overtaking_barriers_are_noticed(tmp_path: Path) -> None:
-    def verdict_of_broken(rule: str) -> Verdict:
-        directory = tmp_path / rule
-        directory.mkdir()
-        return verdict_with(rule, late_in(directory), CrashPoint.COORDINATOR_COMPLETED, 3)
+@pytest.mark.parametrize(
+    ("rule", "harm"), list(zip(BROKEN_BARRIERS, ["lost", "duplicated"], strict=True))
+)
+def test_a_broken_rule_of_overtaking_barriers_is_noticed(
+    tmp_path: Path, rule: str, harm: str
+) -> None:
+    verdict = verdict_with(rule, late_in(tmp_path), None)
+    assert getattr(verdict, harm), f"{rule} was not noticed: {verdict}"
 
-    with ThreadPoolExecutor(2) as pool:
-        verdicts = list(pool.map(verdict_of_broken, BROKEN_IN_FLIGHT))
-    harm = ["lost", "out_of_order", "lost", "duplicated"]
-    for rule, verdict, expected in zip(BROKEN_IN_FLIGHT, verdicts, harm, strict=True):
-        assert getattr(verdict, expected), f"{rule} was not noticed: {verdict}"
+
+@pytest.mark.parametrize(
+    ("rule", "harm"), list(zip(BROKEN_RESTORES, ["lost", "out_of_order"], strict=True))
+)
+def test_records_in_flight_given_back_wrongly_are_noticed(
+    tmp_path: Path, rule: str, harm: str
+) -> None:
+    variant = late_in(tmp_path)
+    with started(variant, {BREAK: die_with_records_in_flight.__name__}) as driver:
+        assert driver.wait() == -9, driver.words()
+    verdict = verdict_behind_its_death(variant, rule)
+    assert getattr(verdict, harm), f"{rule} was not noticed: {verdict}"
 
 
 def test_what_at_least_once_may_not_do_either_is_noticed(tmp_path: Path) -> None:
