@@ -27,6 +27,7 @@ from penstock.testing import run_inline
 
 KEYS = 37
 LAST = 5
+PACE = 400
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class Order(msgspec.Struct, frozen=True):
     kill_at: int | None = None
     """The record at which the host that processes it dies."""
     wait_at: int | None = None
-    """The record that waits, behind that, until somebody opens the gate."""
+    """The record that waits, behind that, until somebody opens the gate; then the job is slow."""
     directory: str = ""
     """Where it says that it has died (`dead`: its host) and looks for its `gate`."""
 
@@ -80,8 +81,9 @@ class RunningTotals(KeyedProcessFunction[int, int, tuple[int, int, int, int]]):
     ) -> Iterable[tuple[int, int, int, int]]:
         if value == self._kill_at:
             lose_power(Path(self._directory, "dead"))
-        if value == self._wait_at:
+        if self._wait_at is not None and value >= self._wait_at and value % PACE == 0:
             wait_for(Path(self._directory, "gate"))
+            time.sleep(0.25)
         n, total = (self._n.value() or 0) + 1, (self._total.value() or 0) + value
         last = [*self._last.get(), value][-LAST:]
         self._n.update(n)

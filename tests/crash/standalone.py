@@ -67,6 +67,12 @@ class Cluster:
             if b"CoarseGrainedExecutorBackend" in _command(pid)
         )
 
+    def registered(self, host: str) -> int:
+        """How many executors of a host have come to their drivers so far, dead ones too."""
+        logs = (self.directory / host / "work").glob("*/*/stderr")
+        told = (log.read_text(errors="replace") for log in logs)
+        return sum("Successfully registered with driver" in text for text in told)
+
     def close(self) -> None:
         """Kill all of it."""
         for host in list(self._workers):

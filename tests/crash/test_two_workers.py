@@ -131,16 +131,17 @@ def test_a_host_that_dies_costs_its_subtasks_their_way_and_may_come_back(
         RECORDS,
         4,
         {"penstock.exchange": exchange},
-        kill_at=3_000,
-        wait_at=6_000,
+        kill_at=2_000,
+        wait_at=4_000,
         directory=str(tmp_path),
     )
 
     def bring_back() -> None:
         died = eventually(lambda: (tmp_path / "dead").read_text(), tmp_path / "dead")
         host = Path(died).parent.name
+        before = cluster.registered(host)
         cluster.start_workers(host)
-        eventually(lambda: cluster.executors(host))
+        eventually(lambda: cluster.registered(host) > before)
         (tmp_path / "gate").touch()
 
     helper = threading.Thread(target=bring_back, daemon=True)
@@ -154,6 +155,7 @@ def test_a_host_that_dies_costs_its_subtasks_their_way_and_may_come_back(
     lost = hosts_of(outcome, 0).count(died)
     assert lost > 0
     assert lost <= outcome.moved
+    assert set(hosts_of(outcome, -1)) == set(HOSTS), "who has come back gets work again"
     assert outcome.rebuilt <= outcome.moved
 
 
@@ -176,7 +178,7 @@ def test_a_killed_executor_and_a_killed_driver_leave_no_trace(
     eventually(lambda: not cluster.executors())
     variant = Variant(
         directory=str(tmp_path),
-        fast=1200,
+        fast=900,
         slow=60,
         parallelism=4,
         backend="rocksdb",

@@ -1,18 +1,26 @@
 """Anchors: small cached RDDs that bring a subtask back to where it ran before.
 
-Spark runs a task where the cached block it reads is. An anchor holds nothing else.
+Spark runs a task where the cached block it reads is. An anchor holds nothing else. When
+executors have come, anchors are made anew so that some of their blocks are there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark import RDD, SparkContext
 from pyspark.serializers import NoOpSerializer, pack_long
+
+from penstock.spark.executors import executors, names_of_executors
+from penstock.spark.spreading import Newcomers, spread
+
+logger = logging.getLogger("penstock.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +39,40 @@ class Anchors:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self._plain: dict[int, RDD[int]] = {}
+        self._plain: dict[int, RDD[Any]] = {}
         self._meetings: dict[int, Meeting] = {}
         self._lock = threading.Lock()
+        self._newcomers = Newcomers(lambda: names_of_executors(context))
+        self._left: list[Any] = []
+        """In the JVM: anchors of earlier generations, which running jobs may still use."""
+        self.generation = 0
+        """Grows when anchors are made anew: who has one should ask for it again."""
 
-    def plain(self, width: int) -> RDD[int]:
+    def follow_executors(self) -> None:
+        """Make anchors anew if executors have come; called before every micro-batch."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._newcomers.have_come():
+                self._spread()
+        except Exception as error:
+            # Where subtasks run is a matter of speed alone.
+            logger.warning("subtasks stay where they are, though executors have come: %s", error)
+        finally:
+            self._lock.release()
+
+    def plain(self, width: int) -> RDD[Any]:
         """Return an anchor with so many partitions."""
         with self._lock:
             if width not in self._plain:
-                anchor = self._context.parallelize(range(width), width).cache()
-                anchor.count()
-                self._plain[width] = anchor
+                self._plain[width] = self._new_plain(self._seed(width))
             return self._plain[width]
 
     def meeting(self, width: int) -> Meeting:
         """Return an anchor with so many partitions that `meet` can use."""
         with self._lock:
             if width not in self._meetings:
-                self._meetings[width] = self._new_meeting(width)
+                self._meetings[width] = self._new_meeting(width, self._seed(width))
             return self._meetings[width]
 
     def meet(self, parcels: RDD[bytes], anchor: Meeting) -> RDD[bytes]:
@@ -64,18 +88,74 @@ class Anchors:
     def close(self) -> None:
         """Let Spark forget them."""
         with contextlib.suppress(Exception):
-            for plain in self._plain.values():
-                plain.unpersist()
-            for meeting in self._meetings.values():
-                meeting.pairs.unpersist(False)
-                meeting.pairs.rdd().cleanShuffleDependencies(False)
+            mine = [plain._jrdd for plain in self._plain.values()]
+            mine += [meeting.pairs for meeting in self._meetings.values()]
+            for anchor in (*mine, *self._left):
+                anchor.unpersist(False)
+                anchor.rdd().cleanShuffleDependencies(False)
 
-    def _new_meeting(self, width: int) -> Meeting:
+    def _spread(self) -> None:
+        room: Counter[str] = Counter()
+        for executor in executors(self._context):
+            room[executor.host] += executor.cores
+        moved = 0
+        for width, plain in list(self._plain.items()):
+            homes = self._homes(plain._jrdd, width)
+            hosts = spread(homes, room)
+            if hosts != homes:
+                self._plain[width] = self._new_plain(self._seed_on(hosts))
+                self._left.append(plain._jrdd)
+                moved += _differences(homes, hosts)
+        for width, meeting in list(self._meetings.items()):
+            homes = self._homes(meeting.pairs, width)
+            hosts = spread(homes, room)
+            if hosts != homes:
+                self._meetings[width] = self._new_meeting(width, self._seed_on(hosts))
+                self._left.append(meeting.pairs)
+                moved += _differences(homes, hosts)
+        if moved:
+            self.generation += 1
+            logger.info("executors have come, and %d places of subtasks move there", moved)
+
+    def _homes(self, anchor: Any, width: int) -> list[str | None]:
+        """Return the host of each partition's block, None where there is none."""
+        spark: Any = self._context._jsc.sc()
+        homes: list[str | None] = []
+        for partition in range(width):
+            # "executor_<host>_<id>" where a block is cached
+            named: str = spark.getPreferredLocs(anchor.rdd(), partition).mkString(",")
+            block = named.partition(",")[0].removeprefix("executor_")
+            homes.append(block.rpartition("_")[0] or None)
+        return homes
+
+    def _seed(self, width: int) -> RDD[Any]:
+        return self._context.parallelize(range(width), width)
+
+    def _seed_on(self, hosts: Sequence[str]) -> RDD[Any]:
+        """Return an RDD with a partition for each of these, which would like to be there."""
+        jvm: Any = self._context._jvm
+        spark: Any = self._context._jsc.sc()
+
+        def sequence(elements: Iterable[object]) -> Any:
+            listed = jvm.java.util.ArrayList()
+            for element in elements:
+                listed.add(element)
+            return jvm.PythonUtils.toSeq(listed)
+
+        wishes = sequence(jvm.scala.Tuple2(b"", sequence([host])) for host in hosts)
+        made = spark.makeRDD(wishes, self._context.emptyRDD()._jrdd.classTag())
+        return RDD(made.toJavaRDD(), self._context, NoOpSerializer())
+
+    def _new_plain(self, seed: RDD[Any]) -> RDD[Any]:
+        anchor = seed.cache()
+        anchor.count()
+        return anchor
+
+    def _new_meeting(self, width: int, seed: RDD[Any]) -> Meeting:
         jvm: Any = self._context._jvm
         # Spark compares partitioners by this number, and Python's ids are all above it.
         partitioner = jvm.PythonPartitioner(width, 0)
-        seed = raw(self._context.parallelize(range(width), width), _one_empty_element)
-        pairs = self._pairs(seed, partitioner).cache()
+        pairs = self._pairs(raw(seed, _one_empty_element), partitioner).cache()
         pairs.count()
         return Meeting(partitioner, pairs, self._values(pairs))
 
@@ -101,7 +181,11 @@ def drain(anchor: Iterable[object]) -> None:
         pass
 
 
-def _one_empty_element(index: int, seed: Iterable[int]) -> Iterator[bytes]:
+def _differences(homes: Sequence[str | None], hosts: Sequence[str]) -> int:
+    return sum(home != host for home, host in zip(homes, hosts, strict=True))
+
+
+def _one_empty_element(index: int, seed: Iterable[object]) -> Iterator[bytes]:
     drain(seed)
     yield pack_long(index)
     yield b""

@@ -67,6 +67,9 @@ class SparkSubmitter:
         self._sparse = {
             g.head.id for g in groups if isinstance(g.head.head.function, DataFrameSource)
         }
+        self._groups = {group.head.id: group for group in groups}
+        self._generations: dict[StageId, int] = {}
+        """Of the anchors that a group uses, by its first stage."""
         self._thread = threading.local()
         self._enter("anchors")
         for group in groups:
@@ -76,6 +79,9 @@ class SparkSubmitter:
         """Run one micro-batch in the pool of the group's first stage; see `Submitter`."""
         head = StageId(instructions[0].stage)
         self._enter(f"stage-{head}")
+        self._anchors.follow_executors()
+        if self._generations[head] != self._anchors.generation:
+            self._prepare(self._groups[head])
         if head in self._group_jobs:
             job = self._group_jobs[head]
             rows = _collect(lambda: job.run(instructions))
@@ -131,6 +137,7 @@ class SparkSubmitter:
                 broadcast.destroy()
 
     def _prepare(self, group: Group) -> None:
+        self._generations[group.head.id] = self._anchors.generation
         if len(group.stages) > 1:
             job = GroupJob(group, self._anchors, self._broadcasts)
             self._group_jobs.update((stage.id, job) for stage in group.stages)

@@ -6,13 +6,13 @@ import logging
 import socket
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigurationError
 from penstock.graph.groups import Transport
+from penstock.spark.executors import executors
 
 logger = logging.getLogger("penstock.spark")
 
@@ -113,10 +113,7 @@ def _executors(context: SparkContext, driver: str) -> frozenset[str]:
 
 
 def _registered(context: SparkContext) -> frozenset[str]:
-    # No job is run to find out: the thread may still be in the group of one that was cancelled.
-    infos: Any = context._jsc.sc().statusTracker().getExecutorInfos()
-    mine = context.getConf().get("spark.driver.port", "")
-    return frozenset(_address(i.host()) for i in infos if str(i.port()) != mine)
+    return frozenset(_address(executor.host) for executor in executors(context))
 
 
 def _address(host: str) -> str:
