@@ -160,13 +160,8 @@ def test_the_session_made_here_may_shuffle_and_another_may_not(spark: SparkSessi
 
 
 def test_the_bench_of_exchanges_measures_both(spark: SparkSession, tmp_path: Path) -> None:
-    given: dict[str, Any] = {
-        "rows": 500,
-        "batches": 3,
-        "rounds": 1,
-        "files": 2,
-        "cache": str(tmp_path),
-    }
+    sizes: dict[str, Any] = {"rows": 500, "batches": 3, "rounds": 1}
+    given = {**sizes, "files": 2, "cache": str(tmp_path)}
     found = exchange.run(**given)
     assert [one["exchange"] for one in found["runs"]] == ["channel", "shuffle"]
     assert all(one["rows"] > 0 and one["micro_batches"] > 1 for one in found["runs"])

@@ -235,8 +235,17 @@ _PYTHON_TRACEBACK = re.compile(
 )
 
 
+_LOST_SHUFFLE = re.compile(
+    r"has failed the maximum allowable number of times.*?failure reason:\s*(?P<reason>[^\n]+)",
+    re.DOTALL,
+)
+
+
 def first_cause(report: str) -> str:
     """Return why, out of Spark's report of a failed job, without its stack traces."""
+    lost = _LOST_SHUFFLE.search(report)
+    if lost is not None:
+        return f"what was shuffled is lost: {lost['reason'].strip()}"
     traceback = _PYTHON_TRACEBACK.search(report)
     if traceback is not None:
         said = [line for line in traceback["frames"].splitlines() if re.match(r"[A-Za-z]", line)]

@@ -18,6 +18,12 @@ stage 7 failed 4 times, most recent failure: Lost task 1.3 in stage 7.0 (TID 9):
 org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
 \tat org.apache.spark.api.python.BasePythonRunner
 """
+LOST = """An error occurred while calling z:PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: ResultStage 8 (collect at x:1) \
+has failed the maximum allowable number of times: 1. Most recent failure reason:
+org.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location for shuffle 3
+\tat org.apache.spark.MapOutputTracker$.validateStatus(MapOutputTracker.scala:1)
+"""
 
 
 def test_the_cause_of_a_python_error_is_its_last_line() -> None:
@@ -41,3 +47,10 @@ def test_the_cause_of_a_crash_is_the_line_that_says_so() -> None:
 
 def test_a_report_without_words_still_gives_one() -> None:
     assert first_cause("") == "no reason given"
+
+
+def test_a_host_that_took_its_output_with_it_is_told_as_such() -> None:
+    assert first_cause(LOST) == (
+        "what was shuffled is lost: org.apache.spark.shuffle.MetadataFetchFailedException: "
+        "Missing an output location for shuffle 3"
+    )
