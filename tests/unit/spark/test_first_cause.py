@@ -19,7 +19,7 @@ org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
 \tat org.apache.spark.api.python.BasePythonRunner
 """
 LOST = """An error occurred while calling z:PythonRDD.collectAndServe.
-: org.apache.spark.SparkException: Job aborted due to stage failure: ResultStage 8 (collect at x:1) \
+: org.apache.spark.SparkException: Job aborted due to stage failure: ResultStage 8 (collect) \
 has failed the maximum allowable number of times: 1. Most recent failure reason:
 org.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location for shuffle 3
 \tat org.apache.spark.MapOutputTracker$.validateStatus(MapOutputTracker.scala:1)
