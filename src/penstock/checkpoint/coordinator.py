@@ -253,6 +253,7 @@ class Coordinator:
         self._commits.close()
         self._take_the_rest()
         for pending in list(self._pending.values()):
+            self._store.abandon(pending.id)
             self._record_abort(pending, AbortReason.JOB_STOPPING, "the attempt ended")
         self._pending.clear()
         for answer in self._answers.values():
@@ -265,6 +266,8 @@ class Coordinator:
             match self._events.get():
                 case Prepared(uid, committables):
                     self._owed.add(uid, committables)
+                case Acknowledged(cut, _) | Declined(cut, _):
+                    self._store.abandon(cut.checkpoint)
                 case Asked(request, answer):
                     self._answers[request.id] = answer
 
@@ -480,8 +483,9 @@ class Coordinator:
             self._abort(pending, AbortReason.FINALIZE_FAILED, f"its metadata: {error}")
             return
         reach(CrashPoint.COORDINATOR_METADATA_WRITTEN)
-        self._store.win(completed)
+        # It may count from here on, whatever is raised: nobody may take it for a failed one.
         del self._pending[pending.id]
+        self._store.win(completed)
         self._last_end = time.time()
         self._failures.completed()
         reach(CrashPoint.COORDINATOR_COMPLETED)

@@ -1,6 +1,7 @@
 """A job's directory below the checkpoint directory: the one place that spells its paths.
 
 <checkpoint dir>/<job>/job.json      what the job is
+                       birth         what tells it from a job that was here before it
                        driver.json   who drives it now
                        journal/      what counts, in order
                        chk-7/        _metadata of checkpoint 7
@@ -13,7 +14,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,7 @@ _CHECKPOINT = re.compile(r"chk-([1-9][0-9]*)")
 _SAVEPOINT = re.compile(r"([1-9][0-9]*)\.metadata")
 _LONGEST_SLUG = 40
 _JOB = "job.json"
+_BIRTH = "birth"
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
@@ -94,6 +98,17 @@ class JobDir:
     def job(self) -> Path:
         """What the job is."""
         return self.path / _JOB
+
+    def birth(self) -> str:
+        """Return what tells this directory from one that was in its place before and is gone.
+
+        What hosts keep of a job has its path in its name, and outlives it.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            return self.storage.read(_BIRTH).decode()
+        with contextlib.suppress(FileExistsError):
+            self.storage.create(_BIRTH, os.urandom(8).hex().encode())
+        return self.storage.read(_BIRTH).decode()
 
     def chk(self, checkpoint: CheckpointId | int) -> Path:
         """The directory of a checkpoint."""

@@ -38,6 +38,7 @@ from penstock.task.layout import Layout
 
 logger = logging.getLogger("penstock.job")
 
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """An attempt that runs, and what it holds."""

@@ -107,6 +107,7 @@ class Books:
         life = "" if ended.last_attempt is None else ended.last_attempt.life
         mine = [CheckpointId(c.checkpoint) for c in ended.restorable if not c.savepoint]
         self.store(AttemptId(self.journal.attempt), life).discard(mine)
+        self.kept.remove_uncounted()
         self.kept.sweep()
         if life:
             self.kept.forget_life(life)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from penstock.channel.log import Entry, EntryKind
 from penstock.checkpoint.channel_files import SegmentCopy, bring_back, keep_segments
@@ -42,22 +45,19 @@ class ChannelSnapshots:
         """
         if recording is None:
             return []
-        try:
-            inputs = recording.wait()
-            reach(CrashPoint.STAGE_IN_FLIGHT_RECORDED)
-            states = [self._state(end, inputs[end.channel.id]) for end in self._ends]
-            keep_segments(
-                SegmentCopy(
-                    segment,
-                    self._layout.channel(end.channel.id) / segment.name,
-                    self._place(checkpoint) / in_flight_file(end.consumer.uid, state, segment),
-                )
-                for end, state in zip(self._ends, states, strict=True)
-                for entry in state.entries
-                for segment in entry
+        inputs = recording.wait()
+        reach(CrashPoint.STAGE_IN_FLIGHT_RECORDED)
+        states = [self._state(end, inputs[end.channel.id]) for end in self._ends]
+        keep_segments(
+            SegmentCopy(
+                segment,
+                self._layout.channel(end.channel.id) / segment.name,
+                self._place(checkpoint) / in_flight_file(end.consumer.uid, state, segment),
             )
-        finally:
-            recording.end()
+            for end, state in zip(self._ends, states, strict=True)
+            for entry in state.entries
+            for segment in entry
+        )
         reach(CrashPoint.STAGE_IN_FLIGHT_KEPT)
         self._tell_all(checkpoint, states)
         return [state for state in states if state.entries]
@@ -122,13 +122,15 @@ def restore_channel(
     Raises:
         CorruptStateError: a file of the checkpoint is missing or damaged.
     """
+    names = (f"restored-{number}.arrow" for number in count())
+    # New names: the old ones are of another attempt, perhaps of another job with the same number.
+    entries = [[replace(segment, name=next(names)) for segment in e] for e in state.entries]
     bring_back(
         SegmentCopy(
             segment,
-            checkpoint / in_flight_file(end.consumer.uid, state, segment),
+            checkpoint / in_flight_file(end.consumer.uid, state, old),
             layout.channel(end.channel.id) / segment.name,
         )
-        for entry in state.entries
-        for segment in entry
+        for segment, old in zip(chain(*entries), chain(*state.entries), strict=True)
     )
-    return [Entry(EntryKind.DATA, tuple(segments)) for segments in state.entries]
+    return [Entry(EntryKind.DATA, tuple(segments)) for segments in entries]

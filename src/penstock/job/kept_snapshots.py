@@ -52,6 +52,10 @@ class KeptSnapshots:
         self._remove_uncounted(state)
         self._sweep(state, kept)
 
+    def remove_uncounted(self) -> None:
+        """Remove what was written for checkpoints that never counted, or do not any more."""
+        self._remove_uncounted(self._journal.state())
+
     def sweep(self) -> None:
         """Delete the state files that none of them needs; no task of the job may run."""
         state = self._journal.state()

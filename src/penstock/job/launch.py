@@ -357,7 +357,8 @@ def _make(directory: Path) -> None:
 
 
 def _local_dir(settings: JobSettings, job_dir: JobDir) -> HostDir:
-    where = hashlib.blake2b(str(job_dir.path).encode(), digest_size=6).hexdigest()
+    named = f"{job_dir.path} {job_dir.birth()}"
+    where = hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
     return HostDir(settings.local_dir, f"penstock-{job_dir.key}-{where}")
 
 

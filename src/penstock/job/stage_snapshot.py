@@ -135,6 +135,13 @@ class StageSnapshots:
         uids = {node.id: node.uid for node in self._stage.nodes}
 
         def persist(owe: Owe) -> StageSnapshot:
+            try:
+                return make_durable(owe)
+            finally:
+                if order.recording is not None:
+                    order.recording.end()
+
+        def make_durable(owe: Owe) -> StageSnapshot:
             begun = time.perf_counter()
             prepared: dict[int, SinkCut] = {}
             for node, pre_commit in sinks.items():

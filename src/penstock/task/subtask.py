@@ -300,7 +300,9 @@ class _Run:
 
     def _source_chunks(self, head: Node, as_lists: bool) -> Iterator[Chunk]:
         if self._batches is not None:
-            yield from head.function.rows(self._batches)
+            # A micro-batch without ranges is not for reading; what Spark gives then was read.
+            if any(w.ranges for w in self._instruction.work):
+                yield from head.function.rows(self._batches)
             return
         source: Source = head.function
         for split_range in self._work.ranges:

@@ -1,4 +1,4 @@
-from penstock.channel.log import Bounds, ChannelLog, Entry, EntryKind, barrier
+from penstock.channel.log import END_OF_INPUT, Bounds, ChannelLog, Entry, EntryKind, barrier
 from penstock.channel.segment import Segment, Slice
 from penstock.checkpoint.cut import Passing
 from penstock.ids import ChannelId, CheckpointId
@@ -50,3 +50,25 @@ def test_a_barrier_triggered_while_an_input_looks_at_its_log_is_not_passed_over(
     taken = given.take(100, look, is_full=False)
     assert taken is not None
     assert taken.barrier == n
+
+
+def test_a_recording_whose_checkpoint_failed_keeps_no_files() -> None:
+    log = log_of_two_entries()
+    log.append(barrier(CheckpointId(1)))
+    given = ChannelInput({CHANNEL: log}, 2)
+    overtaken = given.take(
+        100, lambda: Barriers({CheckpointId(1): Passing.UNALIGNED}), is_full=False
+    )
+    assert overtaken is not None
+    assert overtaken.recording is not None
+    given.published(overtaken, 0)
+    taken = given.take(100, lambda: Barriers({}, CheckpointId(1)), is_full=False)
+    assert taken is not None
+    gone = [s.name for _, entry in given.published(taken, 2) for s in entry.segments]
+    assert gone == [], "a checkpoint under way may still copy them"
+    overtaken.recording.end()
+    log.append(END_OF_INPUT)
+    last = given.take(100, lambda: Barriers({}, CheckpointId(1)), is_full=False)
+    assert last is not None
+    gone = [s.name for _, entry in given.published(last, 0) for s in entry.segments]
+    assert gone == ["first", "second"]
