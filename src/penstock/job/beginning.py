@@ -236,7 +236,7 @@ class Beginning:
         submitter = parts.make_submitter(groups, layout)
         held.callback(_quietly, submitter.close)
         held.callback(_quietly, submitter.cancel)
-        cleanup = HostCleanup(plan, layout, submitter)
+        cleanup = HostCleanup(plan, layout, submitter, is_restored=snapshot is not None)
         held.callback(_quietly, cleanup.run)
         watch.lap(Part.REDEPLOY)
         restored = RestoredJob()

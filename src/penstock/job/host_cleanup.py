@@ -29,11 +29,14 @@ class HostCleanup:
     the next one.
     """
 
-    def __init__(self, plan: Plan, layout: Layout, submitter: Submitter) -> None:
+    def __init__(
+        self, plan: Plan, layout: Layout, submitter: Submitter, *, is_restored: bool
+    ) -> None:
         self._stages = [s for s in plan.stages if s.head.kind.is_keyed]
         self._layout = layout
         self._submitter = submitter
-        self._was_elsewhere = False
+        # Nobody tells where restored state was loaded.
+        self._may_be_elsewhere = is_restored
 
     def seeing(self, report: TakeReport) -> TakeReport:
         """Return a taker of reports that looks, on their way, at where subtasks ran."""
@@ -42,7 +45,7 @@ class HostCleanup:
         def take(told: MicroBatchReport, counters: Mapping[str, Mapping[str, int]]) -> None:
             homes = [home for home in told.homes if home is not None]
             if any((home.host, home.directory) != mine for home in homes):
-                self._was_elsewhere = True
+                self._may_be_elsewhere = True
             report(told, counters)
 
         return take
@@ -52,7 +55,7 @@ class HostCleanup:
 
         An engine that has lost its hosts would never come back: it is not waited for long.
         """
-        if self._was_elsewhere:
+        if self._may_be_elsewhere:
             thread = threading.Thread(target=self._clean_up, name="host-cleanup", daemon=True)
             thread.start()
             thread.join(_LONGEST_S)

@@ -62,7 +62,9 @@ class Dead(InlineSubmitter):
 class Attempt:
     """An attempt of the counting program, with state on two hosts and on the driver's."""
 
-    def __init__(self, root: Path, submitter: InlineSubmitter) -> None:
+    def __init__(
+        self, root: Path, submitter: InlineSubmitter, *, is_restored: bool = False
+    ) -> None:
         self.layout = Layout(
             root / "work",
             HostDir(root / "driver", "penstock-count"),
@@ -74,7 +76,7 @@ class Attempt:
             for attempt in ("a1", "a2", "a3"):
                 (root / host / "penstock-count" / attempt / "count" / "0").mkdir(parents=True)
         plan = Program(root).build()._plan("count")
-        self.cleanup = HostCleanup(plan, self.layout, submitter)
+        self.cleanup = HostCleanup(plan, self.layout, submitter, is_restored=is_restored)
         self.taken: list[MicroBatchReport] = []
         self._report = self.cleanup.seeing(lambda told, _: self.taken.append(told))
 
@@ -113,6 +115,14 @@ def test_a_job_on_the_drivers_host_alone_runs_nothing_for_it(
     attempt.ran_on(attempt.home, None)
     attempt.cleanup.run()
     assert submitter.calls == 0
+
+
+def test_a_restored_job_that_ran_nothing_has_loaded_its_state_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = Attempt(tmp_path, TwoHosts(tmp_path, monkeypatch), is_restored=True)
+    attempt.cleanup.run()
+    assert [left(tmp_path, host) for host in HOSTS] == [["a3"], ["a3"]]
 
 
 def test_an_engine_that_was_cancelled_or_has_lost_its_hosts_keeps_nobody_waiting(
