@@ -6,10 +6,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.state import MapStateDescriptor
 from penstock.errors import DuplicateUidError, InvalidJobError
 from penstock.graph.transformation import (
     Exchange,
@@ -21,6 +20,9 @@ from penstock.graph.transformation import (
 )
 from penstock.ids import OperatorUid
 from penstock.state.key_groups import HIGHEST_MAX_PARALLELISM, default_max_parallelism
+
+if TYPE_CHECKING:
+    from penstock.datastream.state import MapStateDescriptor
 
 
 @dataclass(frozen=True, slots=True)

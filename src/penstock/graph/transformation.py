@@ -8,10 +8,12 @@ import sys
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.datastream.state import MapStateDescriptor
+
+if TYPE_CHECKING:
+    from penstock.datastream.state import MapStateDescriptor
 
 
 class OperatorKind(Enum):
