@@ -20,12 +20,13 @@ from penstock.datastream import KeyedProcessFunction, RuntimeContext, StreamExec
 from penstock.datastream.connectors import DiscardingSink
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
+from penstock.datastream.functions import CheckpointListener
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import UserFunctionError
 from penstock.graph.groups import Transport
 from penstock.spark.session import open_session
 from penstock.spark.transport import settle_transport, why_unfit
-from penstock.testing import read_lines
+from penstock.testing import Burst, Pause, ScriptedSource, read_lines
 
 pytestmark = pytest.mark.spark
 
@@ -166,3 +167,34 @@ def test_the_bench_of_exchanges_measures_both(spark: SparkSession, tmp_path: Pat
     assert [one["exchange"] for one in found["runs"]] == ["channel", "shuffle"]
     assert all(one["rows"] > 0 and one["micro_batches"] > 1 for one in found["runs"])
     assert "500" in markdown_sheet(exchange.sheet([(given, found)]))
+
+
+class Told(Numbered, CheckpointListener):
+    """Is told of checkpoints, in micro-batches that have no other reason, and closed."""
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", ["channel", "shuffle"])
+def test_a_dataframe_is_read_once_though_functions_are_told_of_checkpoints(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    env = environment(
+        spark,
+        **{
+            "penstock.exchange": way,
+            "execution.checkpointing.interval": "100 ms",
+            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+            "restart-strategy.type": "none",
+        },
+    )
+    rows = env.from_dataframe(spark.createDataFrame([(n,) for n in range(20)], "n int"))
+    told = rows.key_by(lambda row: row.n % 3, Types.LONG()).process(Told())
+    told.map(str, Types.STRING()).sink_to(
+        FileSink.for_row_format(tmp_path / "out", Encoder.simple_string_encoder()).build()
+    )
+    later = ScriptedSource([Pause(0.5), Burst([1]), Pause(0.5), Burst([2])], Types.LONG())
+    env.from_source(later, WatermarkStrategy.no_watermarks(), "later").sink_to(DiscardingSink())
+    env.execute()
+    assert len(read_lines(tmp_path / "out")) == 20

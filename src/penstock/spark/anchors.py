@@ -75,15 +75,25 @@ class Anchors:
                 self._meetings[width] = self._new_meeting(width, self._seed(width))
             return self._meetings[width]
 
-    def meet(self, parcels: RDD[bytes], anchor: Meeting) -> RDD[bytes]:
+    def meet(self, parcels: RDD[bytes], anchor: Meeting) -> tuple[RDD[bytes], int]:
         """Shuffle: the elements of `parcels` are a partition, a parcel, a partition, and so on.
+
+        Returns what comes out, and the number of the shuffle, for `forget`.
 
         Both have one partitioner, so Spark reads them in the same task, and prefers the host of
         the anchor's block for it. A shuffle that has run is never run again: it is built anew
         for each job.
         """
-        joined = anchor.pairs.union(self._pairs(parcels, anchor.partitioner))
-        return self._values(joined)
+        shuffled = self._pairs(parcels, anchor.partitioner)
+        number: int = shuffled.rdd().dependencies().head().shuffleId()
+        return self._values(anchor.pairs.union(shuffled)), number
+
+    def forget(self, shuffles: Iterable[int]) -> None:
+        """Remove what was shuffled; not what a DataFrame of the user's has shuffled itself."""
+        with contextlib.suppress(Exception):
+            cleaner: Any = self._context._jsc.sc().cleaner().get()
+            for number in shuffles:
+                cleaner.doCleanupShuffle(number, False)
 
     def close(self) -> None:
         """Let Spark forget them."""

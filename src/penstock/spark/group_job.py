@@ -6,7 +6,6 @@ parcels would be those of the try before. What is shuffled is removed when the j
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -50,18 +49,21 @@ class GroupJob:
 
     def run(self, instructions: list[Instruction]) -> list[bytes]:
         """Run one try of a micro-batch; return the parcels with acknowledgements."""
-        rdd = self._first(self._runner(0, instructions))
+        reads = any(work.ranges for work in instructions[0].work)
+        rdd = self._first(self._runner(0, instructions), reads=reads)
+        shuffles = []
         for level, anchor in enumerate(self._meetings[1:], 1):
-            given = self._anchors.meet(rdd, anchor)
+            given, shuffle = self._anchors.meet(rdd, anchor)
+            shuffles.append(shuffle)
             rdd = raw(given, self._runner(level, instructions))
         try:
             return list(rdd.collect())
         finally:
-            with contextlib.suppress(Exception):
-                rdd._jrdd.rdd().cleanShuffleDependencies(False)
+            self._anchors.forget(shuffles)
 
-    def _first(self, runner: _LevelRunner) -> RDD[bytes]:
-        if self._frame is None:
+    def _first(self, runner: _LevelRunner, *, reads: bool) -> RDD[bytes]:
+        # A DataFrame is read once; what functions are told later comes without it.
+        if self._frame is None or not reads:
             return raw(self._meetings[0].rdd, runner)
         frame = self._frame.mapInArrow(runner.of_batches, "partition long, parcel binary")
         return raw(frame.rdd, _addressed)

@@ -61,6 +61,8 @@ class SparkSubmitter:
         self._anchors = Anchors(context)
         self._jobs: dict[StageId, Callable[[], list[Any]]] = {}
         """By the stage that is alone in its group."""
+        self._frame_jobs: dict[StageId, Callable[[], list[Any]]] = {}
+        """Those that read a DataFrame."""
         self._group_jobs: dict[StageId, GroupJob] = {}
         """By each stage of the group."""
         # A DataFrame may have fewer partitions than its stage has subtasks.
@@ -88,7 +90,10 @@ class SparkSubmitter:
             acks = by_member(rows, job.seating)
         else:
             self._context.setLocalProperty(_INSTRUCTION, str(path))
-            rows = _collect(self._jobs[head])
+            reads = any(work.ranges for work in instructions[0].work)
+            # A DataFrame is read once; what functions are told later comes without it.
+            job_of = self._frame_jobs if reads and head in self._frame_jobs else self._jobs
+            rows = _collect(job_of[head])
             acks = [[decode_acknowledgement(row) for row in rows]]
         return checked(acks, instructions, self._sparse)
 
@@ -98,7 +103,8 @@ class SparkSubmitter:
         """Call a function per subtask in a job of its own; see `Submitter`."""
         if not work:
             return []
-        self._enter(f"{purpose}-{stage}")
+        # What cleans up behind the job must run though the job was cancelled.
+        self._enter(f"{purpose}-{stage}", outlives=purpose == "leave")
         anchor: RDD[Any]
         if stage in self._group_jobs:
             anchor, first = self._group_jobs[stage].anchor(stage)
@@ -150,16 +156,19 @@ class SparkSubmitter:
             frame = source.df.coalesce(stage.parallelism).mapInArrow(
                 runner.of_batches, "ack binary"
             )
-            self._jobs[stage.id] = lambda: [bytes(row.ack) for row in frame.collect()]
-        else:
-            anchor = self._anchors.plain(stage.parallelism)
-            self._jobs[stage.id] = anchor.mapPartitions(runner).collect
+            self._frame_jobs[stage.id] = lambda: [bytes(row.ack) for row in frame.collect()]
+        anchor = self._anchors.plain(stage.parallelism)
+        self._jobs[stage.id] = anchor.mapPartitions(runner).collect
 
-    def _enter(self, pool: str) -> None:
-        """Let what this thread submits next be part of the job, and of a pool."""
+    def _enter(self, pool: str, *, outlives: bool = False) -> None:
+        """Let what this thread submits next be part of the job, and of a pool.
+
+        With `outlives` it is not cancelled with the job.
+        """
         if getattr(self._thread, "pool", None) != pool:
             # Local properties stay with the thread: once is enough.
-            self._context.setJobGroup(self._job_id, f"penstock {pool}", interruptOnCancel=True)
+            group = f"{self._job_id}-{pool}" if outlives else self._job_id
+            self._context.setJobGroup(group, f"penstock {pool}", interruptOnCancel=True)
             self._context.setLocalProperty("spark.scheduler.pool", pool)
             self._thread.pool = pool
 

@@ -101,10 +101,12 @@ class Level:
 def by_member(rows: Iterable[bytes], seating: Seating) -> list[list[Acknowledgement]]:
     """Sort the acknowledgements that came out of the last level: by stage, then by subtask.
 
-    Each subtask is there once, though a failure may have come on many ways.
+    Each task attempt is there once, though a failure may have come on many ways.
     """
-    found: dict[StageId, dict[int, Acknowledgement]] = {stage: {} for stage in seating.order}
+    found: dict[StageId, dict[tuple[int, str], Acknowledgement]] = {
+        stage: {} for stage in seating.order
+    }
     for data in rows:
         stage, ack = open_acknowledgement(data)
-        found[stage][ack.subtask] = ack
-    return [[acks[i] for i in sorted(acks)] for acks in found.values()]
+        found[stage][ack.subtask, ack.name] = ack
+    return [[acks[who] for who in sorted(acks)] for acks in found.values()]
