@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigurationError, RuntimeSetupError
@@ -40,6 +40,7 @@ _DEFAULTS = {
     # A task goes to its state, not to where most of its input was made.
     "spark.shuffle.reduceLocality.enabled": "false",
 }
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
 _LOG_LEVEL = "spark.log.level"
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _QUIET = Path(__file__).with_name("log4j2.properties")
@@ -67,28 +68,43 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
         ConfigurationError: a setting would break exactly-once.
     """
     check_pyspark(pyspark.__version__)
+    _check_required(settings)
+    if SparkContext._active_spark_context is not None:
+        return _adopt(SparkSession.builder.getOrCreate(), settings)
+    check_java()
+    submitted = _submitted()
+    _check_required(submitted)
+    # Workers must run the Python that pickled the functions.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = {**_DEFAULTS, **submitted, **settings, **_REQUIRED}
+    if chosen["spark.master"].startswith("local"):
+        # Nobody else has to reach this driver; Spark need not guess an address and warn of it.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _LOG_LEVEL not in chosen:
+        quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
+        chosen[_JVM_OPTIONS] = " ".join(filter(None, [chosen.get(_JVM_OPTIONS), quiet]))
+    builder = SparkSession.builder
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _check_required(settings: Mapping[str, str]) -> None:
     for key, wanted in _REQUIRED.items():
         if key in settings and settings[key] != wanted:
             message = (
                 f"{key} must be {wanted!r} for a micro-batch to be atomic; got {settings[key]!r}"
             )
             raise ConfigurationError(message)
-    if SparkContext._active_spark_context is not None:
-        return _adopt(SparkSession.builder.getOrCreate(), settings)
-    check_java()
-    # Workers must run the Python that pickled the functions.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = {**_DEFAULTS, **settings, **_REQUIRED}
-    if chosen["spark.master"].startswith("local"):
-        # Nobody else has to reach this driver; Spark need not guess an address and warn of it.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if _LOG_LEVEL not in settings:
-        quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
-        chosen[_JVM_OPTIONS] = " ".join(filter(None, [settings.get(_JVM_OPTIONS), quiet]))
-    builder = SparkSession.builder
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+
+
+def _submitted() -> dict[str, str]:
+    """Return what `spark-submit` was told, if it started this program."""
+    if _GATEWAY not in os.environ:
+        return {}
+    # Its JVM is there already, and knows.
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
