@@ -38,7 +38,7 @@ from rich.table import Table
 
 UNALIGNED = "execution.checkpointing.unaligned.enabled"
 BACKLOG_BYTES = 200 << 10
-ENOUGH_ALIGNED, ENOUGH_UNALIGNED = 1, 4
+ENOUGH_ALIGNED, ENOUGH_UNALIGNED = 1, 3
 TIMES_SHORTER = 10
 
 Checkpoint = dict[str, Any]

@@ -20,7 +20,7 @@ from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
 from penstock.datastream.functions import KeyedCoProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 
-ORDERS, PRICES, ITEMS = 22_000, 100, 50
+ORDERS, PRICES, ITEMS = 20_000, 100, 50
 TEXT, LONG = Types.STRING(), Types.LONG()
 EVENT = Types.TUPLE([TEXT, LONG])
 
