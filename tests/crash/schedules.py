@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +22,10 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.checkpoint.history import History
 from penstock.testing import Verdict
-from tests.crash.driver import has_ended, journal_of
+from penstock.testing.scripted_failures import ScriptedError
+from tests.crash.driver import has_ended, job_dir, journal_of
 from tests.crash.faults import Fault, Nothing
 from tests.crash.judge import judge, read_results
 from tests.crash.pipeline import EXCHANGE, Variant
@@ -72,6 +75,8 @@ class Outcome:
     attempts: int = 0
     verdict: Verdict | None = None
     failure: str | None = None
+    causes: tuple[str, ...] = ()
+    """Why attempts began that followed others in the same process."""
 
     @property
     def is_good(self) -> bool:
@@ -90,9 +95,10 @@ class Outcome:
     def __str__(self) -> str:
         word = "ok  " if self.is_good else "FAIL"
         found = str(self.verdict) if self.failure is None else f"FAILED: {self.failure}"
+        causes = f"; failed of {' | '.join(self.causes)}" if self.causes else ""
         return (
             f"{word} seed {self.schedule.seed:>5} {self.seconds:5.1f} s {self.attempts} attempts: "
-            f"{self.schedule} => {found}"
+            f"{self.schedule} => {found}{causes}"
         )
 
 
@@ -116,7 +122,16 @@ def play(schedule: Schedule, directory: Path) -> Outcome:
         # Whatever it was, it belongs into this schedule's line and not into the way of the others.
         what = str(error) if isinstance(error, AssertionError) else repr(error)
         return Outcome(schedule, time.monotonic() - began, attempts, failure=what)
-    return Outcome(schedule, time.monotonic() - began, attempts, verdict)
+    return Outcome(
+        schedule, time.monotonic() - began, attempts, verdict, causes=tuple(_causes(variant))
+    )
+
+
+def _causes(variant: Variant) -> Iterator[str]:
+    """What attempts failed of that no script told to fail."""
+    for failed in History(job_dir(variant).storage).exceptions():
+        if ScriptedError.__name__ not in failed.message:
+            yield failed.message.splitlines()[0][:200]
 
 
 def _is_over(variant: Variant) -> bool:
