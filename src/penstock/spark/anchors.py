@@ -65,14 +65,14 @@ class Anchors:
         """Return an anchor with so many partitions."""
         with self._lock:
             if width not in self._plain:
-                self._plain[width] = self._new_plain(self._seed(width))
+                self._plain[width] = self._new_plain(width)
             return self._plain[width]
 
     def meeting(self, width: int) -> Meeting:
         """Return an anchor with so many partitions that `meet` can use."""
         with self._lock:
             if width not in self._meetings:
-                self._meetings[width] = self._new_meeting(width, self._seed(width))
+                self._meetings[width] = self._new_meeting(width)
             return self._meetings[width]
 
     def meet(self, parcels: RDD[bytes], anchor: Meeting) -> tuple[RDD[bytes], int]:
@@ -108,19 +108,21 @@ class Anchors:
         room: Counter[str] = Counter()
         for executor in executors(self._context):
             room[executor.host] += executor.cores
+        # Spark remembers from the submission of a job where blocks were then.
+        self._anywhere(1).count()
         moved = 0
         for width, plain in list(self._plain.items()):
             homes = self._homes(plain._jrdd, width)
             hosts = spread(homes, room)
             if hosts != homes:
-                self._plain[width] = self._new_plain(self._seed_on(hosts))
+                self._plain[width] = self._new_plain(width, hosts)
                 self._left.append(plain._jrdd)
                 moved += _differences(homes, hosts)
         for width, meeting in list(self._meetings.items()):
             homes = self._homes(meeting.pairs, width)
             hosts = spread(homes, room)
             if hosts != homes:
-                self._meetings[width] = self._new_meeting(width, self._seed_on(hosts))
+                self._meetings[width] = self._new_meeting(width, hosts)
                 self._left.append(meeting.pairs)
                 moved += _differences(homes, hosts)
         if moved:
@@ -138,11 +140,8 @@ class Anchors:
             homes.append(block.rpartition("_")[0] or None)
         return homes
 
-    def _seed(self, width: int) -> RDD[Any]:
-        return self._context.parallelize(range(width), width)
-
-    def _seed_on(self, hosts: Sequence[str]) -> RDD[Any]:
-        """Return an RDD with a partition for each of these, which would like to be there."""
+    def _on(self, hosts: Sequence[str]) -> RDD[Any]:
+        """Return an RDD with a partition and an element for each, which would like to be there."""
         jvm: Any = self._context._jvm
         spark: Any = self._context._jsc.sc()
 
@@ -156,18 +155,23 @@ class Anchors:
         made = spark.makeRDD(wishes, self._context.emptyRDD()._jrdd.classTag())
         return RDD(made.toJavaRDD(), self._context, NoOpSerializer())
 
-    def _new_plain(self, seed: RDD[Any]) -> RDD[Any]:
-        anchor = seed.cache()
-        anchor.count()
+    def _new_plain(self, width: int, hosts: Sequence[str] | None = None) -> RDD[Any]:
+        anchor = self._anywhere(width) if hosts is None else self._on(hosts)
+        anchor.cache().count()
         return anchor
 
-    def _new_meeting(self, width: int, seed: RDD[Any]) -> Meeting:
+    def _new_meeting(self, width: int, hosts: Sequence[str] | None = None) -> Meeting:
         jvm: Any = self._context._jvm
         # Spark compares partitioners by this number, and Python's ids are all above it.
         partitioner = jvm.PythonPartitioner(width, 0)
-        pairs = self._pairs(raw(seed, _one_empty_element), partitioner).cache()
-        pairs.count()
+        seed = raw(self._anywhere(width), _one_empty_element)
+        pairs = self._pairs(seed, partitioner).cache()
+        # A block stays where it was first made, so it is made together with what is there.
+        (pairs if hosts is None else self._on(hosts)._jrdd.zip(pairs)).count()
         return Meeting(partitioner, pairs, self._values(pairs))
+
+    def _anywhere(self, width: int) -> RDD[Any]:
+        return self._context.parallelize(range(width), width)
 
     def _pairs(self, parcels: RDD[bytes], partitioner: Any) -> Any:
         jvm: Any = self._context._jvm

@@ -22,6 +22,7 @@ from tests.unit.cli.jobs_by_hand import (
     json_of,
     penstock,
 )
+from tests.unit.support import eventually
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_job_is_cancelled_by_the_path_of_its_directory(client: JobClient, tmp_
     (place,) = (path for path in tmp_path.iterdir() if (path / "journal").is_dir())
     outcome = json_of(penstock("cancel", place, "--json"))
     assert (outcome["status"], outcome["path"]) == ("CANCELED", None)
-    assert client.get_job_execution_result().done()
+    eventually(lambda: client.get_job_execution_result().done())
 
 
 def test_a_checkpoint_that_outlives_cancellation_is_named(tmp_path: Path) -> None:
