@@ -36,7 +36,6 @@ def test_four_stages_run_with_checkpoints_and_without(tmp_path: Path) -> None:
     without, with_them = found["runs"]
     assert (without["checkpointed"], without["durations"]) == (False, [])
     assert with_them["checkpointed"]
-    assert with_them["durations"]
     assert with_them["rows"] > 0
 
 
