@@ -39,6 +39,7 @@ from penstock.checkpoint.metadata import (
 from penstock.checkpoint.metadata_codec import decode_metadata, encode_metadata
 from penstock.checkpoint.pending import PendingCheckpoint
 from penstock.checkpoint.storage import LocalStorage
+from penstock.checkpoint.story import StoryEvent
 from penstock.errors import CorruptMetadataError
 from penstock.ids import AttemptId, CheckpointId
 
@@ -250,19 +251,22 @@ class CheckpointStore:
     ) -> None:
         operators = [o for s in pending.acknowledged.values() for o in s.operators]
         stats = [s for operator in operators for s in operator.stats]
+        story = pending.story.lines()
+        # Behind its completion older ones are deleted, which is not this one's time.
+        ends = [line.time for line in story if line.event is StoryEvent.COMPLETED]
         record = CheckpointRecord(
             id=pending.id,
             kind=pending.request.kind.value,
             status=status,
             attempt=self._attempt,
             triggered=pending.triggered,
-            duration_s=time.time() - pending.triggered,
+            duration_s=(ends[0] if ends else time.time()) - pending.triggered,
             new_bytes=0 if completed is None else completed.new_bytes,
             full_bytes=0 if completed is None else completed.full_bytes,
             operators=[OperatorRecord(o.uid, o.name, o.stats, o.channels) for o in operators],
             path=None if completed is None else completed.path,
             failure=failure,
-            story=pending.story.lines(),
+            story=story,
             barriers=pending.passing.value,
             bytes_held=sum(s.bytes_held for s in stats),
             in_flight_bytes=sum(s.in_flight_bytes for s in stats),

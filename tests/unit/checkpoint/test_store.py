@@ -18,7 +18,7 @@ from penstock.checkpoint.journal import (
 from penstock.checkpoint.metadata import ChannelStats, OperatorSnapshot, SubtaskStats
 from penstock.checkpoint.pending import Answer, PendingCheckpoint, StageSnapshot
 from penstock.checkpoint.store import Completed
-from penstock.checkpoint.story import Story
+from penstock.checkpoint.story import Story, StoryEvent
 from penstock.errors import FencedError
 from penstock.ids import CheckpointId, StageId
 from tests.unit.checkpoint.coordinated import World, another_driver
@@ -167,6 +167,17 @@ def test_what_barriers_held_up_and_overtook_is_added_up_in_the_record(tmp_path: 
     assert record is not None
     assert (record.barriers, record.bytes_held, record.in_flight_bytes) == ("unaligned", 7, 3)
     assert record.operators[0].channels == channels
+
+
+def test_what_is_done_behind_its_completion_is_not_a_checkpoints_time(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    checkpoint = pending(1)
+    checkpoint.story = Story(checkpoint.id, clock=lambda: checkpoint.triggered + 0.25)
+    checkpoint.story.tell(StoryEvent.COMPLETED)
+    world.store.record(checkpoint, done(world, 1))
+    record = world.history.checkpoint(1)
+    assert record is not None
+    assert record.duration_s == 0.25
 
 
 def test_a_checkpoint_is_written_down_while_it_is_under_way_if_that_takes_long(
