@@ -109,7 +109,7 @@ class Anchors:
         for executor in executors(self._context):
             room[executor.host] += executor.cores
         # Spark remembers from the submission of a job where blocks were then.
-        self._anywhere(1).count()
+        self._anywhere(1)._jrdd.count()
         moved = 0
         for width, plain in list(self._plain.items()):
             homes = self._homes(plain._jrdd, width)
@@ -157,7 +157,7 @@ class Anchors:
 
     def _new_plain(self, width: int, hosts: Sequence[str] | None = None) -> RDD[Any]:
         anchor = self._anywhere(width) if hosts is None else self._on(hosts)
-        anchor.cache().count()
+        anchor.cache()._jrdd.count()
         return anchor
 
     def _new_meeting(self, width: int, hosts: Sequence[str] | None = None) -> Meeting:
