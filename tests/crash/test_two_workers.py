@@ -121,6 +121,8 @@ def test_subtasks_come_back_to_their_state_and_make_what_one_would(
     assert set(hosts_of(outcome, 0)) == set(HOSTS)
     assert sorted(outcome.results) == expected()
     assert [left_on(cluster, host) for host in HOSTS] == [[], []]
+    warned = session.log.read_text(errors="replace")
+    assert f"executors are on {', '.join(HOSTS)}, and the work-dir is a temporary" in warned
 
 
 @pytest.mark.parametrize("exchange", ["channel", "shuffle"])

@@ -141,7 +141,8 @@ STATE_LOCAL_DIR: ConfigOption[str | None] = ConfigOption(
     "penstock.state.local-dir",
     STRING,
     None,
-    "Directory of a host's own copy of the state; /dev/shm if there is room, else a temporary one.",
+    "Directory of a host's own copy of the state, where PENSTOCK_STATE_LOCAL_DIR is not in its "
+    "environment; /dev/shm if there is room, else one for temporary files.",
 )
 STATE_COMPACT_AFTER_DELTAS = ConfigOption(
     "penstock.state.compact-after-deltas",

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.common.known_options import WORK_DIR
 from penstock.common.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from penstock.graph.groups import Group, Transport
 from penstock.graph.plan import Plan
@@ -36,7 +37,8 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
     def settle(wanted: Transport | None) -> Transport:
         # A restarted job asks again: the session before may have been stopped.
         sessions[:] = [session_for(configuration)]
-        return settle_transport(sessions[0], wanted)
+        is_temporary = read(configuration, WORK_DIR) is None
+        return settle_transport(sessions[0], wanted, work_dir_is_temporary=is_temporary)
 
     def submitter(
         groups: tuple[Group, ...], job: str, tasks: dict[StageId, bytes]

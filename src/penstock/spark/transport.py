@@ -37,6 +37,11 @@ class ClusterFacts:
     unfit: str | None
     """Why this session must not run several stages in one job."""
 
+    @property
+    def elsewhere(self) -> list[str]:
+        """Where executors are that are not on the driver's host."""
+        return sorted(self.executors - {self.driver})
+
 
 def choose_transport(wanted: Transport | None, facts: ClusterFacts) -> tuple[Transport, str]:
     """Decide how records travel, and say why.
@@ -51,19 +56,27 @@ def choose_transport(wanted: Transport | None, facts: ClusterFacts) -> tuple[Tra
         return wanted, "penstock.exchange says so"
     if facts.is_local:
         return Transport.CHANNEL, "everything runs in this process"
-    elsewhere = sorted(facts.executors - {facts.driver})
-    if facts.executors and not elsewhere:
+    if facts.executors and not facts.elsewhere:
         return Transport.CHANNEL, f"all executors are on the driver's host {facts.driver}"
     if facts.unfit is not None:
         return Transport.CHANNEL, f"{facts.unfit}; its hosts must share the work-dir"
-    where = f"executors are on {', '.join(elsewhere)}" if elsewhere else "no executor is known yet"
-    return Transport.SHUFFLE, where
+    if not facts.elsewhere:
+        return Transport.SHUFFLE, "no executor is known yet"
+    return Transport.SHUFFLE, f"executors are on {', '.join(facts.elsewhere)}"
 
 
-def settle_transport(session: SparkSession, wanted: Transport | None) -> Transport:
+def settle_transport(
+    session: SparkSession, wanted: Transport | None, *, work_dir_is_temporary: bool = False
+) -> Transport:
     """Decide for a session; called before an attempt's first micro-batch."""
     context = session.sparkContext
-    facts = _facts(context, looks=wanted is None)
+    facts = _facts(context, looks=wanted is None or work_dir_is_temporary)
+    if work_dir_is_temporary and facts.elsewhere:
+        logger.warning(
+            "executors are on %s, and the work-dir is a temporary directory of this host: set "
+            "penstock.work-dir to a directory that all hosts see",
+            ", ".join(facts.elsewhere),
+        )
     chosen, why = choose_transport(wanted, facts)
     is_second_best = wanted is None and facts.unfit is not None and not facts.is_local
     level = logging.WARNING if is_second_best else logging.INFO
