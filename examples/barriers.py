@@ -37,7 +37,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 UNALIGNED = "execution.checkpointing.unaligned.enabled"
-BACKLOG_BYTES = 200 << 10
+BACKLOG_BYTES = 175 << 10
 ENOUGH_ALIGNED, ENOUGH_UNALIGNED = 1, 3
 TIMES_SHORTER = 10
 
@@ -140,13 +140,14 @@ def in_flight(checkpoint: Checkpoint) -> int:
 
 def compare(aligned: Run, unaligned: Run) -> bool:
     """Show both side by side; return whether unaligned ones were as much shorter as they should."""
-    table = Table("", box=SIMPLE_HEAD, caption=CAPTION)
+    table = Table("", box=SIMPLE_HEAD)
     for mode in ("aligned", "unaligned"):
         for column in ("took", "alignment", "held", "in flight"):
             table.add_column(f"{mode}\n{column}", justify="right")
     for number, pair in enumerate(zip_longest(aligned.all, unaligned.all), start=1):
         table.add_row(str(number), *cells(pair[0]), *cells(pair[1]))
     console.print(table)
+    console.print(FIGURES)
     long, short = (
         float(median(c["duration_s"] for c in run.under_the_backlog))
         for run in (aligned, unaligned)
@@ -243,9 +244,10 @@ becomes a part of the checkpoint. In the middle the driver is killed with -9: wh
 and not booked yet is in no state and will not be read again, it is in the checkpoint alone.
 """
 
-CAPTION = """\
-alignment: how long inputs waited at their barriers, at most; held: what waited behind them; \
-in flight: records that barriers overtook, kept in the checkpoint"""
+FIGURES = """\
+alignment: how long inputs waited at their barriers, at most; held: the most that waited behind
+them; in flight: what barriers overtook, kept in the checkpoint
+"""
 
 
 if __name__ == "__main__":

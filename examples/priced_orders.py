@@ -20,7 +20,7 @@ from penstock.datastream.connectors.file_system import BucketAssigner, FileSink
 from penstock.datastream.functions import KeyedCoProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 
-ORDERS, PRICES, ITEMS = 20_000, 100, 50
+ORDERS, PRICES, ITEMS = 18_000, 100, 50
 TEXT, LONG = Types.STRING(), Types.LONG()
 EVENT = Types.TUPLE([TEXT, LONG])
 
@@ -67,7 +67,7 @@ def main(directory: Path) -> None:
     settings = {
         "execution.checkpointing.dir": f"{directory}/checkpoints",
         "penstock.micro-batch.max-records": "250",
-        "penstock.channel.max-micro-batches": "16",
+        "penstock.channel.max-micro-batches": "14",
         "spark.master": "local[4,4]",  # one slot for each stage: most of the time they sleep
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
