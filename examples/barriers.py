@@ -38,7 +38,6 @@ from rich.table import Table
 
 UNALIGNED = "execution.checkpointing.unaligned.enabled"
 BACKLOG_BYTES = 175 << 10
-ENOUGH_ALIGNED, ENOUGH_UNALIGNED = 1, 3
 TIMES_SHORTER = 10
 
 Checkpoint = dict[str, Any]
@@ -47,14 +46,16 @@ Checkpoint = dict[str, Any]
 def main() -> int:
     console.print(INTRODUCTION)
     with directory_of_its_own() as directory:
-        aligned = Run(directory / "aligned", unaligned=False)
-        unaligned = Run(directory / "unaligned", unaligned=True)
+        aligned = Run(directory / "aligned", "false")
+        unaligned = Run(directory / "unaligned", "true")
         console.print(ALIGNED_STORY)
-        with aligned.job() as job:
-            aligned.watch_backlog(job, ENOUGH_ALIGNED)
+        with aligned.job(orders=10 * priced_orders.ORDERS) as job:
+            if not aligned.watch_backlog(job, enough=1):
+                return aligned.gave_up(job)
         console.print(UNALIGNED_STORY)
-        with unaligned.job() as job:
-            unaligned.watch_backlog(job, ENOUGH_UNALIGNED)
+        with unaligned.job(orders=priced_orders.ORDERS) as job:
+            if not unaligned.watch_backlog(job, enough=3):
+                return unaligned.gave_up(job)
             unaligned.kill_the_driver()
             while unaligned.goes_on(job):
                 pass
@@ -77,23 +78,24 @@ class WatchBarriers(Watch):
 
 
 class Run:
-    def __init__(self, directory: Path, *, unaligned: bool) -> None:
+    def __init__(self, directory: Path, unaligned: str) -> None:
         directory.mkdir()
         self.directory = directory
-        self.settings = {UNALIGNED: str(unaligned).lower()}
+        self.unaligned = unaligned
         self.all: list[Checkpoint] = []
         self.under_the_backlog: list[Checkpoint] = []
 
-    def job(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    def job(self, orders: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
         console.print(
-            f"$ penstock run --supervise -D {UNALIGNED}={self.settings[UNALIGNED]} \\\n"
-            "    examples/priced_orders.py DIRECTORY\n"
+            f"$ penstock run --supervise -D {UNALIGNED}={self.unaligned} \\\n"
+            f"    examples/priced_orders.py DIRECTORY {orders}\n"
         )
         self._watch = WatchBarriers(self.directory)
-        return running_job(priced_orders.__file__, self.directory, self.settings)
+        settings = {UNALIGNED: self.unaligned}
+        return running_job(priced_orders.__file__, self.directory, str(orders), more=settings)
 
-    def watch_backlog(self, job: subprocess.Popen[bytes], enough: int) -> None:
-        """Tell what happens until some checkpoints have been taken under a backlog."""
+    def watch_backlog(self, job: subprocess.Popen[bytes], enough: int) -> bool:
+        """Tell what happens until enough checkpoints have begun and ended under a backlog."""
         since = None
         while self.goes_on(job) and len(self.under_the_backlog) < enough:
             if since is None and (waiting := self.waiting_bytes()) >= BACKLOG_BYTES:
@@ -102,6 +104,12 @@ class Run:
             self.all = checkpoints(self.directory)
             if since is not None:
                 self.under_the_backlog = [c for c in self.all if c["triggered"] >= since]
+        return len(self.under_the_backlog) >= enough
+
+    def gave_up(self, job: subprocess.Popen[bytes]) -> int:
+        if has_ended_well(job, self.directory):
+            say(False, "the job came to its end before there was a backlog")
+        return 1
 
     def goes_on(self, job: subprocess.Popen[bytes]) -> bool:
         """Tell what is new; return whether the job still runs."""
@@ -225,9 +233,8 @@ def is_exact(directory: Path) -> bool:
     return replayed > 0 and verdict.is_good
 
 
-INTRODUCTION = f"""\
-[bold]{priced_orders.ORDERS:,} orders and {priced_orders.PRICES:,} new prices, joined by item, on \
-Spark, twice.[/]
+INTRODUCTION = """\
+[bold]Orders and new prices, joined by item, on Spark, twice.[/]
 Orders come faster than the ledger behind the join can book them, prices come slowly. So orders
 pile up in the channels: a backlog. Every two seconds a checkpoint is due.
 """
@@ -239,6 +246,8 @@ whose barrier came at once, are held until that of the orders is there.
 """
 
 UNALIGNED_STORY = """
+That is enough of this one: it is ended here.
+
 [bold]Now with unaligned checkpoints.[/] A barrier overtakes all that waits, and what it overtook
 becomes a part of the checkpoint. In the middle the driver is killed with -9: what it had read
 and not booked yet is in no state and will not be read again, it is in the checkpoint alone.

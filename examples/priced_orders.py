@@ -1,6 +1,6 @@
 """Orders meet the prices of their items: two sources of different pace, joined by key.
 
-    penstock run examples/priced_orders.py DIRECTORY
+    penstock run examples/priced_orders.py DIRECTORY [ORDERS]
     penstock run -D execution.checkpointing.unaligned.enabled=true \
         examples/priced_orders.py DIRECTORY
 
@@ -23,8 +23,7 @@ from penstock.datastream.state import ValueStateDescriptor
 ORDERS, PRICES, ITEMS = 18_000, 100, 50
 TEXT, LONG = Types.STRING(), Types.LONG()
 EVENT = Types.TUPLE([TEXT, LONG])
-
-Event = tuple[str, int]  # a name and an item
+Event = tuple[str, int]  # name, item
 Context = KeyedCoProcessFunction.Context
 
 
@@ -63,7 +62,7 @@ def events(env: StreamExecutionEnvironment, name: str, count: int, rate: float) 
     return env.from_source(source, WatermarkStrategy.no_watermarks(), name).uid(name)
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, count: int) -> None:
     settings = {
         "execution.checkpointing.dir": f"{directory}/checkpoints",
         "penstock.micro-batch.max-records": "250",
@@ -73,7 +72,7 @@ def main(directory: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(1)
     env.enable_checkpointing(2000)
-    orders, prices = events(env, "order", ORDERS, 10_000), events(env, "price", PRICES, 5)
+    orders, prices = events(env, "order", count, 10_000), events(env, "price", PRICES, 5)
     by_item = orders.connect(prices).key_by(lambda o: o[1], lambda p: p[1], LONG)
     lines = by_item.process(AtItsPrice(), TEXT).name("at its price").uid("join")
     files = (
@@ -87,4 +86,5 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "priced-orders"))
+    place, *numbers = sys.argv[1:] or ["priced-orders"]
+    main(Path(place), int(numbers[0]) if numbers else ORDERS)
