@@ -237,7 +237,6 @@ class Beginning:
         held.callback(_quietly, submitter.close)
         held.callback(_quietly, submitter.cancel)
         cleanup = HostCleanup(plan, layout, submitter, is_restored=snapshot is not None)
-        held.callback(_quietly, cleanup.run)
         watch.lap(Part.REDEPLOY)
         restored = RestoredJob()
         if snapshot is not None:
@@ -267,6 +266,7 @@ class Beginning:
             )
         )
         held.callback(_quietly, attempt.close)
+        held.callback(_quietly, lambda: cleanup.run(is_over=attempt.failure is None))
         attempt.reset_sources()
         watch.lap(Part.RESET_SOURCES)
         attempt.reset_sinks()

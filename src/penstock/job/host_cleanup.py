@@ -25,8 +25,8 @@ TakeReport = Callable[[MicroBatchReport, Mapping[str, Mapping[str, int]]], None]
 class HostCleanup:
     """Lets tasks remove what an attempt kept on their hosts, as far as they get there.
 
-    What an attempt leaves that was killed, or cancelled with its engine, is removed by the tasks of
-    the next one.
+    What an attempt leaves that failed, or was killed with its driver, is removed by the tasks of
+    the next one: it shall not wait for that.
     """
 
     def __init__(
@@ -50,12 +50,13 @@ class HostCleanup:
 
         return take
 
-    def run(self) -> None:
+    def run(self, *, is_over: bool) -> None:
         """Clean up; called when no task of the attempt runs any more, before the engine closes.
 
-        An engine that has lost its hosts would never come back: it is not waited for long.
+        `is_over` says that no other attempt is to follow. An engine that has lost its hosts would
+        never come back: it is not waited for long.
         """
-        if self._may_be_elsewhere:
+        if is_over and self._may_be_elsewhere:
             thread = threading.Thread(target=self._clean_up, name="host-cleanup", daemon=True)
             thread.start()
             thread.join(_LONGEST_S)

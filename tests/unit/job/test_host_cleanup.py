@@ -100,7 +100,7 @@ def test_hosts_on_which_subtasks_ran_are_cleaned_up(
     submitter = TwoHosts(tmp_path, monkeypatch)
     attempt = Attempt(tmp_path, submitter)
     attempt.ran_on(attempt.home, Home("node-2", "/elsewhere"))
-    attempt.cleanup.run()
+    attempt.cleanup.run(is_over=True)
     assert submitter.calls == 1
     assert [left(tmp_path, host) for host in HOSTS] == [["a3"], ["a3"]]
     assert left(tmp_path, "driver") == ["a1", "a2", "a3"], "that is the driver's to do"
@@ -113,7 +113,17 @@ def test_a_job_on_the_drivers_host_alone_runs_nothing_for_it(
     submitter = TwoHosts(tmp_path, monkeypatch)
     attempt = Attempt(tmp_path, submitter)
     attempt.ran_on(attempt.home, None)
-    attempt.cleanup.run()
+    attempt.cleanup.run(is_over=True)
+    assert submitter.calls == 0
+
+
+def test_an_attempt_that_failed_leaves_it_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitter = TwoHosts(tmp_path, monkeypatch)
+    attempt = Attempt(tmp_path, submitter, is_restored=True)
+    attempt.ran_on(Home("node-2", "/elsewhere"))
+    attempt.cleanup.run(is_over=False)
     assert submitter.calls == 0
 
 
@@ -121,7 +131,7 @@ def test_a_restored_job_that_ran_nothing_has_loaded_its_state_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt = Attempt(tmp_path, TwoHosts(tmp_path, monkeypatch), is_restored=True)
-    attempt.cleanup.run()
+    attempt.cleanup.run(is_over=True)
     assert [left(tmp_path, host) for host in HOSTS] == [["a3"], ["a3"]]
 
 
@@ -132,7 +142,7 @@ def test_an_engine_that_was_cancelled_or_has_lost_its_hosts_keeps_nobody_waiting
     answer = threading.Event()
     attempt = Attempt(tmp_path, Dead(answer))
     attempt.ran_on(Home("node-2", "/elsewhere"))
-    attempt.cleanup.run()
+    attempt.cleanup.run(is_over=True)
     answer.set()
-    attempt.cleanup.run()
+    attempt.cleanup.run(is_over=True)
     assert left(tmp_path, "node-2") == ["a1", "a2", "a3"]
