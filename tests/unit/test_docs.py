@@ -127,6 +127,16 @@ def test_the_story_of_a_checkpoint_is_told_in_words_that_exist() -> None:
     assert set(told) <= set(StoryEvent)
 
 
+def test_the_stories_beside_each_other_are_told_in_words_that_exist() -> None:
+    text = (ROOT / "docs" / "concepts" / "unaligned.md").read_text()
+    stories = [part.split("```")[0] for part in text.split("what happened\n")[1:]]
+    told = [
+        re.findall(r"^ +\+\d+ ms  .*?  +([a-z -]+?)(?::.*)?$", story, re.M) for story in stories
+    ]
+    assert [len(lines) for lines in told] == [18, 23]
+    assert {word for lines in told for word in lines} <= set(StoryEvent)
+
+
 def test_the_guarantee_table_has_all_modes() -> None:
     text = (ROOT / "docs" / "concepts" / "checkpoints.md").read_text().split("## Guarantees")[1]
     assert [mode for mode in Guarantee if f"| `{mode.value}`" not in text] == []
