@@ -23,6 +23,8 @@ from penstock.state.local_dir import LOCAL_DIR_VARIABLE
 ROOT = Path(__file__).parents[2]
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _DEPLOY = "org.apache.spark.deploy"
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For JVMs that live shortly: half the time to start."""
 
 
 class Cluster:
@@ -122,11 +124,15 @@ def _free_port() -> int:
 
 
 def _start(log: Path, own: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
-    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    environment = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+    }
     with log.open("wb") as output:
         return subprocess.Popen(
             [str(_SPARK_CLASS), *arguments],
-            env={**os.environ, **python, **own},
+            env={**os.environ, **environment, **own},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

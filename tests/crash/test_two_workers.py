@@ -23,7 +23,7 @@ from tests.crash.cluster_program import Order, Outcome, run
 from tests.crash.driver import completed_checkpoints, started
 from tests.crash.judge import judge, read_results
 from tests.crash.pipeline import Variant
-from tests.crash.standalone import ROOT, Cluster, standalone_cluster
+from tests.crash.standalone import QUICK_JVM, ROOT, Cluster, standalone_cluster
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -88,6 +88,8 @@ def on(cluster: Cluster) -> dict[str, str]:
         "spark.cores.max": "4",
         "spark.executor.cores": "2",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
+        "spark.driver.extraJavaOptions": QUICK_JVM,
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     }
