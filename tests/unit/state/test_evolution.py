@@ -117,6 +117,11 @@ def test_a_type_is_compatible_with_itself_as_it_is(type_info: TypeInformation) -
     assert compatibility(type_info, type_info) == AsIs()
 
 
+def is_same(one: object, other: object) -> bool:
+    """Compare values: a NaN is equal to none, and equal sets may be written in another order."""
+    return one == other or repr(one) == repr(other)
+
+
 @given(st.data(), st.lists(TYPES, min_size=1, max_size=3), st.lists(TYPES, max_size=2))
 def test_fields_come_and_go_while_the_others_stay(
     data: st.DataObject, kept: list[TypeInformation], removed: list[TypeInformation]
@@ -133,6 +138,6 @@ def test_fields_come_and_go_while_the_others_stay(
     migrated = found.convert(row)
     assert migrated["added"] is None
     for i in range(len(kept)):
-        assert repr(migrated[f"k{i}"]) == repr(row[f"k{i}"])
+        assert is_same(migrated[f"k{i}"], row[f"k{i}"])
     serializer = serializer_for(new)
-    assert repr(serializer.decode(serializer.write(migrated))) == repr(migrated)
+    assert is_same(serializer.decode(serializer.write(migrated)), migrated)
