@@ -22,7 +22,6 @@ from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job import inputs as stage_inputs
 from penstock.job import stage_state
-from penstock.job.recording import Recording
 from penstock.job.restore import Snapshot, StateRestorer
 from penstock.task.messages import Acknowledgement
 from penstock.testing import scripted_source
@@ -224,20 +223,6 @@ def at_least_once_instead() -> None:
     fate.decide(watched)
 
 
-def die_with_records_in_flight() -> None:
-    """Break nothing, and die behind a checkpoint that holds much of what one input brought."""
-    fate, settle = Fate(), Recording.settle
-
-    def settled(self: Recording) -> bool:
-        is_settled = settle(self)
-        if is_settled and any(len(o.entries) > 1 for o in self.wait().values()):
-            fate.harm(self.checkpoint)
-        return is_settled
-
-    fate.decide(decide_cut)
-    Recording.settle = settled  # type: ignore[method-assign]
-
-
 BROKEN: dict[str, Callable[[], None]] = {
     rule.__name__: rule
     for rule in (
@@ -266,5 +251,4 @@ def break_as_told(environment: Mapping[str, str]) -> None:
     """Break what the environment names, if anything."""
     name = environment.get(BREAK)
     if name:
-        rules = {**BROKEN, **BROKEN_BARRIERS, **BROKEN_RESTORES}
-        rules.get(name, die_with_records_in_flight)()
+        {**BROKEN, **BROKEN_BARRIERS, **BROKEN_RESTORES}[name]()

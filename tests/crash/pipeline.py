@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from penstock.common import Configuration, Encoder, Row, Types, WatermarkStrategy
+from penstock.common.checkpoint_options import CHECKPOINT_HISTORY
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
@@ -29,6 +30,7 @@ from penstock.datastream.connectors.file_system import (
 )
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.errors import PenstockError
+from penstock.job.recording import Recording
 from penstock.job.submitter import MicroBatchLostError
 from penstock.testing import Burst, CrashPoint, Pause, ScriptedFailures, arm, run_inline
 from penstock.testing.inline import InlineSubmitter
@@ -58,6 +60,8 @@ FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
 CRASH_BEHIND = "PENSTOCK_TEST_CRASH_BEHIND"
 """`point:nth point:nth`: the process dies at the second one, counted from the first one on."""
 
+DIE_IN_FLIGHT = "PENSTOCK_TEST_DIE_IN_FLIGHT"
+"""`point`: the process dies there once a checkpoint counts that holds a backlog of two inputs."""
 LOSE = "PENSTOCK_TEST_LOSE"
 """`n,m`: which micro-batches, counted over all stages, are lost when their tasks have staged all.
 
@@ -245,6 +249,7 @@ def configuration(variant: Variant) -> Configuration:
         "execution.checkpointing.incremental": str(variant.incremental).lower(),
         "execution.checkpointing.unaligned.enabled": str(variant.unaligned).lower(),
         "execution.checkpointing.aligned-checkpoint-timeout": f"{variant.aligned_timeout_ms} ms",
+        CHECKPOINT_HISTORY.key: "1000",
         "penstock.work-dir": str(variant.work),
         "penstock.state.snapshot": "synchronous" if variant.synchronous else "asynchronous",
         "penstock.state.local-dir": str(Path(variant.directory) / "local"),
@@ -299,6 +304,21 @@ def lose_micro_batches(script: str) -> None:
     InlineSubmitter.run = lossy  # type: ignore[method-assign]
 
 
+def die_with_records_in_flight(point: CrashPoint) -> None:
+    """Die at a point behind a checkpoint that holds a backlog of two inputs."""
+    settle, done = Recording.settle, CrashPoint.COORDINATOR_COMPLETED
+
+    def settled(self: Recording) -> bool:
+        is_settled = settle(self)
+        inputs = list(self.wait().values()) if is_settled else []
+        if len(inputs) > 1 and any(len(overtaken.entries) > 1 for overtaken in inputs):
+            arm(done) if point is done else arm(done, 1, lambda: arm(point))
+            Recording.settle = settle  # type: ignore[method-assign]
+        return is_settled
+
+    Recording.settle = settled  # type: ignore[method-assign]
+
+
 def main(path: Path) -> int:
     """Run it; the exit code is 0 only if the job has finished."""
     variant = msgspec.json.decode(path.read_bytes(), type=Variant)
@@ -306,6 +326,8 @@ def main(path: Path) -> int:
         fill_the_disk(script)
     if script := os.environ.get(LOSE):
         lose_micro_batches(script)
+    if point := os.environ.get(DIE_IN_FLIGHT):
+        die_with_records_in_flight(CrashPoint(point))
     break_as_told(os.environ)
     if where := os.environ.get(FREEZE_AT):
         point, nth = where.split(":")

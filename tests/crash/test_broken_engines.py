@@ -14,10 +14,9 @@ from tests.crash.broken import (
     BROKEN,
     BROKEN_BARRIERS,
     BROKEN_RESTORES,
-    die_with_records_in_flight,
 )
 from tests.crash.driver import crash_at, has_ended, started
-from tests.crash.pipeline import Variant
+from tests.crash.pipeline import DIE_IN_FLIGHT, Variant
 from tests.crash.schedules import verdict_of
 
 pytestmark = pytest.mark.crash
@@ -96,7 +95,7 @@ def test_records_in_flight_given_back_wrongly_are_noticed(
     tmp_path: Path, rule: str, harm: str
 ) -> None:
     variant = late_in(tmp_path)
-    with started(variant, {BREAK: die_with_records_in_flight.__name__}) as driver:
+    with started(variant, {DIE_IN_FLIGHT: CrashPoint.COORDINATOR_COMPLETED}) as driver:
         assert driver.wait() == -9, driver.words()
     verdict = verdict_behind_its_death(variant, rule)
     assert getattr(verdict, harm), f"{rule} was not noticed: {verdict}"

@@ -179,11 +179,13 @@ def test_a_damaged_checkpoint_that_was_committed_is_refused_by_name(
 
 
 def damage_newest(variant: Variant, point: CrashPoint, what: str) -> tuple[Path, bytes]:
-    """Kill the job at a point, then flip a bit of its newest checkpoint."""
-    with started(variant, crash_at(point, 3)) as driver:
+    """Kill the job at a point, then flip a bit of what only its newest checkpoint has."""
+    with started(variant, crash_at(point, 2)) as driver:
         assert driver.wait() == -9, driver.words()
-    newest = journal_of(variant).restorable[-1]
-    path = checkpoint_files(variant, newest.path)[0 if what == "_metadata" else -1]
+    *_, older, newest = journal_of(variant).restorable
+    kept = checkpoint_files(variant, older.path)
+    only = [path for path in checkpoint_files(variant, newest.path) if path not in kept]
+    path = only[0 if what == "_metadata" else -1]
     good = path.read_bytes()
     middle = len(good) // 2
     path.write_bytes(good[:middle] + bytes([good[middle] ^ 4]) + good[middle + 1 :])
