@@ -227,7 +227,7 @@ def test_checkpoints_that_run_out_of_time_are_tolerated_as_often_as_is_set(tmp_p
 
 
 def test_a_checkpoint_that_cannot_keep_what_was_in_flight_fails_alone(tmp_path: Path) -> None:
-    full = DiskFull("fsync", 1, 12, where="in-flight")
+    full = DiskFull("fsync", 1, 2, where="in-flight")
     outcome = through(tmp_path, full, settings={TOLERABLE: "100"})
     assert outcome.is_good, outcome
     assert outcome.attempts == 1
