@@ -120,9 +120,10 @@ class Run:
     def waiting_bytes(self) -> int:
         """Return the size of what waits in the channels, which are directories of files."""
         total = 0
-        for path in (self.directory / "work").glob("*/*/channels/*/*.arrow"):
-            with suppress(FileNotFoundError):
-                total += path.stat().st_size
+        with suppress(FileNotFoundError):  # what has been read goes while one looks
+            for path in (self.directory / "work").glob("*/*/channels/*/*.arrow"):
+                with suppress(FileNotFoundError):
+                    total += path.stat().st_size
         return total
 
     def kill_the_driver(self) -> None:
