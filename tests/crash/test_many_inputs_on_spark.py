@@ -17,7 +17,7 @@ from tests.crash.schedules import Schedule, play, verdict_of
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
-DEEP = 40
+DEEP = 30
 """Segments that wait for the slow step."""
 
 
@@ -27,10 +27,10 @@ def backlogged(directory: Path) -> Variant:
         str(directory),
         spark=True,
         joins=True,
-        fast=2_700,
-        slow=270,
+        fast=2_100,
+        slow=210,
         pause_ms=0,
-        think_ms=7,
+        think_ms=9,
         gated=True,
         max_batch=30,
         interval_ms=3_600_000,
