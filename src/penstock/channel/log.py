@@ -83,6 +83,8 @@ class ChannelLog:
         self._passed = CheckpointId(0)
         self.wanted: int | None = None
         """How many records the consumer likes to take at once, once it knows."""
+        self.is_light = False
+        """Whether the consumer's last micro-batch cost hardly more than an empty one."""
 
     def append(self, entry: Entry) -> None:
         """Add what the producer published."""
@@ -120,6 +122,11 @@ class ChannelLog:
     def has_ended(self) -> bool:
         """Whether the consumer has seen the end of input."""
         return self._ended
+
+    @property
+    def is_passing_on(self) -> bool:
+        """Whether the consumer has data, and will soon be through with it."""
+        return self.is_light and self._rows > 0
 
     def is_full(self) -> bool:
         """Whether the producer must not start another micro-batch; only data counts."""

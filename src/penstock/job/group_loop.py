@@ -25,7 +25,7 @@ from penstock.job.member import Done, Member, Order
 from penstock.job.recording import Recording
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
-from penstock.job.sizing import next_size, size_for_consumers
+from penstock.job.sizing import is_light, next_size, size_for_consumers
 from penstock.job.stage_snapshot import Aligned, Alignment, CutOrder
 from penstock.job.submitter import MicroBatchLostError, Submitter
 from penstock.task.failure import unpack
@@ -73,6 +73,8 @@ class GroupLoop:
         self._size = parts.settings.sizes.initial
         self._made: dict[ChannelId, float] = {}
         """Per output, how many records were lately made out of one."""
+        self._is_light = False
+        """Whether the last micro-batch cost hardly more than an empty one."""
         self._has_ended = False
         self._alignment = Alignment()
         self._last_checkpoint = parts.restored_from
@@ -108,8 +110,7 @@ class GroupLoop:
             if board.is_over:
                 self._tell_the_last()
                 return None
-            # Backpressure: blocking inside a micro-batch would hold the consumer's cores.
-            is_full = any(log.is_full() for log in self._parts.outputs.values())
+            is_full = self._is_held_back()
             taken = given.take(self._next_size(), self._barriers, is_full=is_full)
             self._observe_alignment(taken)
             if taken is not None:
@@ -117,6 +118,17 @@ class GroupLoop:
             if self._has_news() and not is_full:
                 return self._nothing()
             board.wait(seen, None if is_full else given.wait_seconds())
+
+    def _is_held_back(self) -> bool:
+        """Whether no micro-batch with data may start, for the sake of those who consume it."""
+        outputs = self._parts.outputs.values()
+        # Backpressure: blocking inside a micro-batch would hold the consumer's cores.
+        if any(log.is_full() for log in outputs):
+            return True
+        # Where all cost hardly more than empty ones, more of them at once only get in each
+        # other's way: a record comes sooner if what was sent before it goes first, and takes
+        # along what has come in the meantime.
+        return self._is_light and bool(outputs) and all(log.is_passing_on for log in outputs)
 
     def _nothing(self) -> Taken:
         return Taken([SubtaskWork()] * self._stage.parallelism, False)
@@ -272,8 +284,10 @@ class GroupLoop:
     def _resize(self, done: Sequence[Done], seconds: float) -> None:
         working = sum(sum(d.phases.values()) for d in done)
         sizes = self._parts.settings.sizes
-        self._size = next_size(self._size, done[0].records, seconds, working, sizes)
-        self._parts.input.wants(self._size)
+        records = done[0].records
+        self._is_light = is_light(self._size, records, seconds, working)
+        self._size = next_size(self._size, records, seconds, working, sizes)
+        self._parts.input.wants(self._size, light=self._is_light)
 
     def _consume(self, taken: Taken, records: int) -> None:
         # A barrier is consumed here too, before the freeze: no other thread takes from these

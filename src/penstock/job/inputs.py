@@ -85,8 +85,11 @@ class StageInput(ABC):
         """Return the alignment that the last `take` saw, if any."""
         return None
 
-    def wants(self, records: int) -> None:  # noqa: B027
-        """Tell whoever produces the input how many records are good to take at once."""
+    def wants(self, records: int, *, light: bool) -> None:  # noqa: B027
+        """Tell whoever produces the input how many records are good to take at once.
+
+        `light` says whether what was taken last cost hardly more than nothing would have.
+        """
 
     def close(self) -> None:  # noqa: B027
         """Release what the input holds."""
@@ -263,10 +266,11 @@ class ChannelInput(StageInput):
         for recording in self._recordings:
             recording.abandon()
 
-    def wants(self, records: int) -> None:
+    def wants(self, records: int, *, light: bool) -> None:
         """Leave word at every channel."""
         for log in self._logs.values():
             log.wanted = records
+            log.is_light = light
 
     def wait_seconds(self) -> float | None:
         """Wait for a signal."""

@@ -37,6 +37,15 @@ def next_size(
     return int(min(max(bounded, limits.minimum), limits.maximum))
 
 
+def is_light(size: int, records: int, seconds: float, working_seconds: float) -> bool:
+    """Tell whether a micro-batch cost hardly more than an empty one, and could have held more.
+
+    It took `seconds`, of which its slowest task worked `working_seconds`: with twice the records
+    it would have taken about as long.
+    """
+    return records * 2 < size and working_seconds * 4 < seconds
+
+
 def size_for_consumers(size: int, wanted: Iterable[tuple[int, float]], limits: SizeLimits) -> int:
     """Return `size`, or less where a consumer likes to take less at once.
 

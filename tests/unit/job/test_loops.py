@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.common import Duration, Types, WatermarkStrategy
 from penstock.connectors.discard import DiscardingSink
@@ -27,7 +28,8 @@ from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import MicroBatchFailedError, SocketConnectionError
 from penstock.job.submitter import MicroBatchLostError
-from penstock.task.messages import Instruction
+from penstock.task.messages import Acknowledgement, Instruction
+from penstock.testing import Burst, Pause, ScriptedSource
 from tests.unit.support import WatchedSubmitter, collected, environment, eventually
 
 SMALL = {"penstock__micro_batch__max_records": "10", "penstock__micro_batch__initial_records": "10"}
@@ -98,6 +100,60 @@ def test_a_micro_batch_lost_too_often_fails_the_job() -> None:
         "stage 'five -> Sink: DiscardingSink': micro-batch 1 failed in all 2 tries; "
         "the last one said: the executor is gone"
     )
+
+
+class Late(WatchedSubmitter):
+    """Takes its time, by stage, before tasks that take next to none; notes when it was."""
+
+    def __init__(self, seconds: dict[int, float]) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self.ran: list[tuple[int, float, float]] = []
+
+    def before(self, instruction: Instruction) -> None:
+        began = time.monotonic()
+        time.sleep(self._seconds[instruction.stage])
+        self.ran.append((instruction.stage, began, time.monotonic()))
+
+    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+        acks = super().run(instructions, path)
+        return [[replace(a, phases={"process": 0.0001}) for a in of_one] for of_one in acks]
+
+
+def drops(env: StreamExecutionEnvironment, count: int) -> DataStream:
+    """A record at a time, the next one as soon as anyone asks."""
+    script = [step for n in range(count) for step in (Burst([n]), Pause(0.001))]
+    source = ScriptedSource(script, Types.LONG())
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "drops")
+
+
+def overlaps(ran: list[tuple[int, float, float]], stage: int, other: int) -> list[bool]:
+    """Whether each micro-batch of a stage began while one of another was running."""
+    others = [(began, ended) for s, began, ended in ran if s == other]
+    return [any(low < began < high for low, high in others) for s, began, _ in ran if s == stage]
+
+
+def test_micro_batches_of_next_to_nothing_wait_for_the_one_before_them() -> None:
+    late = Late({0: 0.04, 1: 0.04})
+    env = late.watch(environment(1))
+    drops(env, 30).rebalance().sink_to(DiscardingSink())
+    env.execute()
+    beside = overlaps(late.ran, 0, 1)
+    assert len(beside) == 30
+    assert beside.count(True) < 10
+
+
+def test_a_fast_consumer_does_not_wait_for_a_slow_one_beside_it() -> None:
+    late = Late({0: 0.01, 1: 0.01, 2: 0.4})
+    env = late.watch(environment(1))
+    source = drops(env, 60)
+    source.rebalance().map(str).name("fast").sink_to(DiscardingSink())
+    source.rebalance().map(str).name("slow").sink_to(DiscardingSink())
+    env.execute()
+    slow = [(began, ended) for stage, began, ended in late.ran if stage == 2]
+    # By now it is known to take next to no time for its records.
+    beside = [b for s, b, _ in late.ran if s == 1 and slow[1][0] < b < slow[1][1]]
+    assert len(beside) > 2
 
 
 def test_a_full_channel_keeps_its_producer_from_starting() -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.job.sizing import SizeLimits, next_size, size_for_consumers
+from penstock.job.sizing import SizeLimits, is_light, next_size, size_for_consumers
 
 LIMITS = SizeLimits(target_seconds=0.5, initial=10_000, maximum=100_000)
 
@@ -61,3 +61,9 @@ def test_a_stage_makes_no_more_at_once_than_its_consumers_like_to_take() -> None
     assert size_for_consumers(50_000, [(20_000, 2.0), (40_000, 1.0)], LIMITS) == 10_000
     assert size_for_consumers(50_000, [], LIMITS) == 50_000
     assert size_for_consumers(50_000, [(10, 1.0)], LIMITS) == LIMITS.minimum
+
+
+def test_a_micro_batch_is_light_if_it_had_room_and_mostly_its_fixed_cost() -> None:
+    assert is_light(size=1000, records=10, seconds=0.08, working_seconds=0.005)
+    assert not is_light(size=1000, records=500, seconds=0.08, working_seconds=0.005)
+    assert not is_light(size=1000, records=10, seconds=0.08, working_seconds=0.02)
