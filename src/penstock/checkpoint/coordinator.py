@@ -71,6 +71,10 @@ class JobSide(Protocol):
         """A checkpoint or savepoint is complete."""
         ...
 
+    def settled(self, operators: list[OperatorSnapshot]) -> None:
+        """What a completed checkpoint holds counts for good: the outside world may know."""
+        ...
+
     def discarded(self, checkpoints: list[CheckpointId]) -> None:
         """Checkpoints are gone."""
         ...
@@ -494,6 +498,7 @@ class Coordinator:
         commits = not pending.is_savepoint or pending.ends_the_job
         if commits:
             self._subsume(pending)
+            self._job.settled(operators)
             self._notify(NoticeKind.COMPLETE, pending.id)
             owed = self._owed.upto(pending.id)
             self._commits.submit(

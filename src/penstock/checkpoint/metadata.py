@@ -59,6 +59,8 @@ class SourceState(Struct, frozen=True):
 
     positions: dict[str, int]
     finished: bool
+    memory: bytes = b""
+    """What else its enumerator must know."""
 
 
 class SubtaskStats(Struct, frozen=True):

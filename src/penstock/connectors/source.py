@@ -30,6 +30,8 @@ __all__ = [
     "Plan",
     "Source",
     "SourceEnumerator",
+    "SparkRead",
+    "SparkSource",
     "SplitRange",
 ]
 
@@ -70,13 +72,17 @@ class EnumeratorContext:
     ``work_dir`` is a durable directory of this source alone, named after its uid: the same
     one after a restart, not necessarily there yet. ``clock`` tells the time in seconds.
     ``wake`` tells the loop that a plan would now give something; it may be called from any
-    thread, and too often does no harm.
+    thread, and too often does no harm. ``attempt`` never comes back in the life of ``job``, and
+    sorts behind all earlier ones. ``checkpointed`` is False in a job without any checkpoints.
     """
 
     parallelism: int
     work_dir: Path
     clock: Callable[[], float]
     wake: Callable[[], None]
+    job: str = ""
+    attempt: str = ""
+    checkpointed: bool = True
 
 
 class SourceEnumerator(ABC):
@@ -91,6 +97,12 @@ class SourceEnumerator(ABC):
     behind the last checkpoint is planned again, perhaps cut differently, and must give the
     same records in the same order within each split.
     """
+
+    def recall(self, memory: bytes) -> None:  # noqa: B027
+        """Take back what :meth:`memory` gave at the cut that is restored; before :meth:`start`.
+
+        Not called if that was nothing.
+        """
 
     @abstractmethod
     def start(self, positions: Mapping[str, int]) -> None:
@@ -116,6 +128,13 @@ class SourceEnumerator(ABC):
     def positions(self) -> dict[str, int]:
         """Tell per split where the next plan goes on: behind the last planned range."""
 
+    def memory(self) -> bytes:
+        """Tell what else a restored enumerator must know, at most a few MiB.
+
+        Called at a cut, together with :meth:`positions`.
+        """
+        return b""
+
     @abstractmethod
     def finished(self) -> bool:
         """Tell whether everything there will ever be is planned; once true, always true."""
@@ -133,6 +152,15 @@ class SourceEnumerator(ABC):
         0 means at once, None that only ``wake`` announces news.
         """
         return None if self.finished() else 0.0
+
+    def completed(self, positions: Mapping[str, int]) -> None:  # noqa: B027
+        """Learn that a checkpoint with these positions of this source is completed.
+
+        What lies before them counts for good, whatever crashes: the place to tell an outside
+        system so. Called between two micro-batches, and once more before :meth:`close` if one was
+        completed since. May be left out (a crash, or a newer one came at once) and is not called
+        for savepoints, but for the one a job stops with. What is raised fails the job.
+        """
 
     def release(self, positions: Mapping[str, int]) -> None:  # noqa: B027
         """Learn that nothing below these positions will ever be asked for again.
@@ -180,3 +208,35 @@ class Source(ABC):
         """Give the same records as :meth:`read` as Python lists, for operators in Python."""
         for chunk in self.read(split_range):
             yield chunk if isinstance(chunk, list) else chunk.to_pylist()
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRead:
+    """What a batch reader of Spark's own shall read: ``format``, ``options``, ``columns``.
+
+    Read as one partition, in the order in which the reader gives its rows.
+    """
+
+    format: str
+    options: Mapping[str, str]
+    columns: tuple[str, ...]
+
+
+class SparkSource(Source):
+    """A source whose ranges are read by one of Spark's own readers.
+
+    On the driver each subtask's ranges become a :class:`SparkRead`; in the task its rows come
+    as Arrow record batches. :meth:`Source.read` must give the same records without Spark.
+    """
+
+    @abstractmethod
+    def spark_read(self, ranges: Sequence[SplitRange]) -> SparkRead:
+        """Say how Spark reads the ranges of one subtask; called for each try of a micro-batch."""
+
+    @abstractmethod
+    def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
+        """Turn what Spark read, inside a task, into records."""
+
+    @abstractmethod
+    def missing_reader(self) -> str:
+        """Say what to do if Spark does not have the reader, in one sentence."""

@@ -192,6 +192,14 @@ class Attempt:
             self._output.keep(completed.checkpoint, operators)
         self._parts.on_completed(completed)
 
+    def settled(self, operators: list[OperatorSnapshot]) -> None:
+        """Let sources tell the systems they read from how far that is done."""
+        states = {o.uid: o.source for o in operators if o.source is not None}
+        for group in self._parts.groups:
+            given, head = self._inputs[group.head.id], group.head.head
+            if isinstance(given, SourceInput) and head.uid in states:
+                given.completed(states[head.uid].positions)
+
     def discarded(self, checkpoints: list[CheckpointId]) -> None:
         """Let sources and sinks forget what no snapshot needs any more."""
         self._parts.positions.forget(checkpoints)
@@ -361,6 +369,9 @@ class Attempt:
                 work_dir=durable / file_name(uid),
                 clock=time.time,
                 wake=self._board.change,
+                job=self._layout.job,
+                attempt=self._layout.attempt,
+                checkpointed=self._parts.checkpoints.enabled,
             )
         )
         progress = None
@@ -376,6 +387,8 @@ class Attempt:
             None if progress is None else progress.write,
         )
         try:
+            if restored is not None and restored.memory:
+                enumerator.recall(restored.memory)
             enumerator.start(positions)
         except BaseException:
             _quietly(given.close)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.channel.log import ChannelLog, Entry
 from penstock.checkpoint.cut import NONE_PASSED, InputFacts, Passing, decide_cut
+from penstock.checkpoint.metadata import SourceState
 from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job.recording import Recording
@@ -112,12 +113,13 @@ class SourceInput(StageInput):
         self._has_ended = False
         self._is_quiet = False
         self._unneeded: Mapping[str, int] | None = None
+        self._settled: Mapping[str, int] | None = None
 
     def take(self, max_records: int, look: Look, *, is_full: bool) -> Taken | None:
         """Send a barrier that is due, else ask the source for ranges."""
         barriers = look()
         self._is_quiet = barriers.quiet
-        self._release()
+        self._tell()
         if barriers.draining and not self._has_ended:
             self._has_ended = True
             return Taken(self._no_work(), True)
@@ -139,19 +141,26 @@ class SourceInput(StageInput):
         work += [SubtaskWork()] * (self._parallelism - len(work))
         return Taken(work, end, positions=planned)
 
-    def positions(self) -> dict[str, int]:
-        """Return where the source goes on, between micro-batches: behind what was published."""
-        return self._enumerator.positions()
+    def snapshot(self) -> SourceState:
+        """Return where the source goes on, between micro-batches: behind what was published.
 
-    def finished(self) -> bool:
-        """Whether the source itself has nothing more, ever; a drained one may have."""
-        return self._enumerator.finished()
+        It is finished if the source itself has nothing more, ever; a drained one may have.
+        """
+        source = self._enumerator
+        return SourceState(source.positions(), source.finished(), source.memory())
+
+    def completed(self, positions: Mapping[str, int]) -> None:
+        """Learn up to where a checkpoint holds everything; told to the source by its loop."""
+        self._settled = positions
 
     def release(self, positions: Mapping[str, int]) -> None:
         """Learn below what nothing will be asked for again; told to the source by its loop."""
         self._unneeded = positions
 
-    def _release(self) -> None:
+    def _tell(self) -> None:
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            self._enumerator.completed(settled)
         unneeded, self._unneeded = self._unneeded, None
         if unneeded:
             self._enumerator.release(unneeded)
@@ -171,8 +180,11 @@ class SourceInput(StageInput):
         return None if wish is None else max(wish, self._poll_seconds / 10)
 
     def close(self) -> None:
-        """Close the source's enumerator."""
-        self._enumerator.close()
+        """Tell the source what it does not know yet, and close it."""
+        try:
+            self._tell()
+        finally:
+            self._enumerator.close()
 
     def _no_work(self) -> list[SubtaskWork]:
         return [SubtaskWork()] * self._parallelism

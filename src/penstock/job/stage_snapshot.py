@@ -125,7 +125,7 @@ class StageSnapshots:
         frozen = self._state.freeze()
         source = None
         if self._source is not None:
-            source = SourceState(self._source.positions(), self._source.finished())
+            source = self._source.snapshot()
         sinks = {
             node: publisher.at_barrier(order.checkpoint, roll_all=order.rolls_all)
             for node, publisher in self._publishers.items()

@@ -70,7 +70,7 @@ class DataFrameSource(Source):
         """Refuse: Spark reads."""
         raise AssertionError
 
-    def rows(self, batches: Iterator[Any]) -> Iterator[list[Row]]:
+    def read_batches(self, batches: Iterator[Any]) -> Iterator[list[Row]]:
         """Turn Arrow record batches, inside a task, into rows."""
         make = Row(*self._type.field_names)
         for batch in batches:

@@ -7,35 +7,34 @@ parcels would be those of the try before. What is shuffled is removed when the j
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD, Broadcast, TaskContext
 from pyspark.serializers import pack_long
-from pyspark.sql import DataFrame
 
 from penstock.graph.groups import Group
 from penstock.graph.seating import Seating, seating
 from penstock.ids import StageId
 from penstock.spark.anchors import Anchors, drain, raw
-from penstock.spark.dataframe_source import DataFrameSource
+from penstock.spark.frames import Frame
 from penstock.task.level import Level
-from penstock.task.messages import Instruction, decode_instructions, encode
+from penstock.task.messages import Instruction, SubtaskWork, decode_instructions, encode
 
 
 class GroupJob:
     """Runs the micro-batches of one group; used by the group's thread."""
 
     def __init__(
-        self, group: Group, anchors: Anchors, tasks: dict[StageId, Broadcast[bytes]]
+        self,
+        group: Group,
+        anchors: Anchors,
+        tasks: dict[StageId, Broadcast[bytes]],
+        frame: Frame | None,
     ) -> None:
         self.seating = seating(group)
-        source = group.head.head.function
-        self._frame: DataFrame | None = None
-        if isinstance(source, DataFrameSource):
-            assert source.df is not None
-            self._frame = source.df.coalesce(group.head.parallelism)
+        self._frame = frame
         self._tasks = {s.id: tasks[s.id] for s in group.stages}
         self._anchors = anchors
         self._meetings = [
@@ -49,8 +48,7 @@ class GroupJob:
 
     def run(self, instructions: list[Instruction]) -> list[bytes]:
         """Run one try of a micro-batch; return the parcels with acknowledgements."""
-        reads = any(work.ranges for work in instructions[0].work)
-        rdd = self._first(self._runner(0, instructions), reads=reads)
+        rdd = self._first(self._runner(0, instructions), instructions[0].work)
         shuffles = []
         for level, anchor in enumerate(self._meetings[1:], 1):
             given, shuffle = self._anchors.meet(rdd, anchor)
@@ -61,11 +59,11 @@ class GroupJob:
         finally:
             self._anchors.forget(shuffles)
 
-    def _first(self, runner: _LevelRunner, *, reads: bool) -> RDD[bytes]:
-        # A DataFrame is read once; what functions are told later comes without it.
-        if self._frame is None or not reads:
+    def _first(self, runner: _LevelRunner, work: Sequence[SubtaskWork]) -> RDD[bytes]:
+        # Only with ranges there is something to read; functions are told things without.
+        if self._frame is None or not any(w.ranges for w in work):
             return raw(self._meetings[0].rdd, runner)
-        frame = self._frame.mapInArrow(runner.of_batches, "partition long, parcel binary")
+        frame = self._frame(work).mapInArrow(runner.of_batches, "partition long, parcel binary")
         return raw(frame.rdd, _addressed)
 
     def _runner(self, level: int, instructions: list[Instruction]) -> _LevelRunner:

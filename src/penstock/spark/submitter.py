@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from penstock.ids import StageId
 from penstock.job.submitter import MicroBatchLostError, R, W
 from penstock.spark.anchors import Anchors, drain
 from penstock.spark.dataframe_source import DataFrameSource
+from penstock.spark.frames import Frame, frame_of
 from penstock.spark.group_job import GroupJob
 from penstock.task.failure import pack, unpack
 from penstock.task.level import by_member
@@ -61,8 +63,8 @@ class SparkSubmitter:
         self._anchors = Anchors(context)
         self._jobs: dict[StageId, Callable[[], list[Any]]] = {}
         """By the stage that is alone in its group."""
-        self._frame_jobs: dict[StageId, Callable[[], list[Any]]] = {}
-        """Those that read a DataFrame."""
+        self._frame_jobs: dict[StageId, Callable[[Instruction], list[Any]]] = {}
+        """Those whose input Spark reads."""
         self._group_jobs: dict[StageId, GroupJob] = {}
         """By each stage of the group."""
         # A DataFrame may have fewer partitions than its stage has subtasks.
@@ -72,6 +74,7 @@ class SparkSubmitter:
         self._groups = {group.head.id: group for group in groups}
         self._generations: dict[StageId, int] = {}
         """Of the anchors that a group uses, by its first stage."""
+        self._frames = {group.head.id: frame_of(session, group) for group in groups}
         self._thread = threading.local()
         self._enter("anchors")
         for group in groups:
@@ -91,9 +94,12 @@ class SparkSubmitter:
         else:
             self._context.setLocalProperty(_INSTRUCTION, str(path))
             reads = any(work.ranges for work in instructions[0].work)
-            # A DataFrame is read once; what functions are told later comes without it.
-            job_of = self._frame_jobs if reads and head in self._frame_jobs else self._jobs
-            rows = _collect(job_of[head])
+            # Only with ranges there is something to read; functions are told things without.
+            if reads and head in self._frame_jobs:
+                frame_job = self._frame_jobs[head]
+                rows = _collect(lambda: frame_job(instructions[0]))
+            else:
+                rows = _collect(self._jobs[head])
             acks = [[decode_acknowledgement(row) for row in rows]]
         return checked(acks, instructions, self._sparse)
 
@@ -145,18 +151,15 @@ class SparkSubmitter:
     def _prepare(self, group: Group) -> None:
         self._generations[group.head.id] = self._anchors.generation
         if len(group.stages) > 1:
-            job = GroupJob(group, self._anchors, self._broadcasts)
+            frame = self._frames[group.head.id]
+            job = GroupJob(group, self._anchors, self._broadcasts, frame)
             self._group_jobs.update((stage.id, job) for stage in group.stages)
             return
         stage = group.head
         runner = _SubtaskRunner(self._broadcasts[stage.id], sys.path)
-        source = stage.head.function
-        if isinstance(source, DataFrameSource):
-            assert source.df is not None
-            frame = source.df.coalesce(stage.parallelism).mapInArrow(
-                runner.of_batches, "ack binary"
-            )
-            self._frame_jobs[stage.id] = lambda: [bytes(row.ack) for row in frame.collect()]
+        frame = self._frames[stage.id]
+        if frame is not None:
+            self._frame_jobs[stage.id] = partial(_read_and_run, frame, runner)
         anchor = self._anchors.plain(stage.parallelism)
         self._jobs[stage.id] = anchor.mapPartitions(runner).collect
 
@@ -173,9 +176,16 @@ class SparkSubmitter:
             self._thread.pool = pool
 
 
+def _read_and_run(frame: Frame, runner: _SubtaskRunner, instruction: Instruction) -> list[bytes]:
+    acks = frame(instruction.work).mapInArrow(runner.of_batches, "ack binary")
+    return [bytes(row.ack) for row in acks.collect()]
+
+
 def _collect(job: Callable[[], list[Any]]) -> list[Any]:
     try:
         return job()
+    except PenstockError:
+        raise
     except Exception as error:
         raise MicroBatchLostError(first_cause(str(error))) from error
 

@@ -302,7 +302,7 @@ class _Run:
         if self._batches is not None:
             # A micro-batch without ranges is not for reading; what Spark gives then was read.
             if any(w.ranges for w in self._instruction.work):
-                yield from head.function.rows(self._batches)
+                yield from head.function.read_batches(self._batches)
             return
         source: Source = head.function
         for split_range in self._work.ranges:

@@ -1,0 +1,80 @@
+"""What Spark reads for a stage: a DataFrame whose partitions are the stage's subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.connectors.source import SparkRead, SparkSource
+from penstock.errors import RuntimeSetupError
+from penstock.graph.groups import Group
+from penstock.spark.dataframe_source import DataFrameSource
+from penstock.task.messages import SubtaskWork
+
+Frame: TypeAlias = Callable[[Sequence[SubtaskWork]], DataFrame]
+"""Makes the DataFrame of one micro-batch."""
+
+_PLANNED_PLAINLY = {
+    # Else partitions of readers that have one each would be put together.
+    "spark.sql.unionOutputPartitioning": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def frame_of(session: SparkSession, group: Group) -> Frame | None:
+    """Tell how Spark reads a group's source; None if the tasks do that, or there is no source."""
+    source, parallelism = group.head.head.function, group.head.parallelism
+    if isinstance(source, DataFrameSource):
+        assert source.df is not None
+        whole = source.df.coalesce(parallelism)
+        return lambda _: whole
+    if isinstance(source, SparkSource):
+        return _ReaderFrames(session, source)
+    return None
+
+
+class _ReaderFrames:
+    """Reads the ranges of each subtask with a reader of Spark's own."""
+
+    def __init__(self, session: SparkSession, source: SparkSource) -> None:
+        self._session = session.newSession()
+        for key, value in _PLANNED_PLAINLY.items():
+            self._session.conf.set(key, value)
+        self._source = source
+        self._nothing: DataFrame | None = None
+        self._known: set[str] = set()
+
+    def __call__(self, work: Sequence[SubtaskWork]) -> DataFrame:
+        reads = [self._source.spark_read(w.ranges) if w.ranges else None for w in work]
+        frames = {i: self._read(read) for i, read in enumerate(reads) if read is not None}
+        nothing = self._nothing_like(next(iter(frames.values())))
+        return reduce(DataFrame.unionAll, [frames.get(i, nothing) for i in range(len(work))])
+
+    def _read(self, read: SparkRead) -> DataFrame:
+        self._check(read.format)
+        reader = self._session.read.format(read.format).options(**read.options)
+        return reader.load().select(*read.columns).coalesce(1)
+
+    def _check(self, reader: str) -> None:
+        if reader in self._known:
+            return
+        jvm = self._session._jvm
+        assert jvm is not None
+        conf = self._session._jsparkSession.sessionState().conf()
+        lookup = jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
+        try:
+            lookup(reader, conf)
+        except Exception as error:
+            raise RuntimeSetupError(self._source.missing_reader()) from error
+        self._known.add(reader)
+
+    def _nothing_like(self, frame: DataFrame) -> DataFrame:
+        """Return one empty partition, for a subtask that has nothing to read now."""
+        if self._nothing is None:
+            # A relation that Spark knows to be empty would vanish from the union.
+            empty = self._session.sparkContext.parallelize([], 1)
+            self._nothing = self._session.createDataFrame(empty, frame.schema)
+        return self._nothing
