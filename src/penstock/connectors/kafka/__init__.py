@@ -1,0 +1,1 @@
+"""Kafka: its topics as a source and as a sink."""
