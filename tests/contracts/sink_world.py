@@ -129,6 +129,7 @@ class Attempt:
                 self._case.type_info,
                 "job",
                 self._name,
+                self._directory / "work" / "step",
             )
         )
 

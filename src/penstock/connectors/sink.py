@@ -33,7 +33,8 @@ class WriterContext:
     driver and tasks share (not necessarily there yet); the engine empties it of micro-batches
     that are published or lost, so nothing in there outlives the publisher's call. ``type_info``
     is the declared type of the values, None if there is none. A sink that must keep what it
-    staged until a checkpoint needs it files it under ``job``, the step's name and ``attempt``.
+    staged until a checkpoint needs it files it under ``job``, the step's name and ``attempt``,
+    or in ``work_dir``, that of the step's publisher, where nobody else ever removes anything.
     """
 
     subtask: int
@@ -43,6 +44,7 @@ class WriterContext:
     type_info: TypeInformation | None = None
     job: str = ""
     attempt: str = ""
+    work_dir: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from penstock.task.context import SubtaskFacts
 from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
 from penstock.task.keyed import STRIDE, KeyedHead, Part, one_key_after_the_other, read_keyed
-from penstock.task.layout import Layout
+from penstock.task.layout import Layout, file_name
 from penstock.task.messages import (
     Acknowledgement,
     ChannelOutput,
@@ -272,6 +272,7 @@ class _Run:
             type_info=node.input_type,
             job=self._layout.job,
             attempt=self._layout.attempt,
+            work_dir=self._layout.durable_root / file_name(node.uid),
         )
         writer: SinkWriter = node.function.writer(context)
         return writer
