@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import io
-import pickle
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-import cloudpickle
-
-from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.connectors.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.deliveries import Deliveries, decode_delivery
+from penstock.connectors.pickled_values import PickledValuesWriter, chunks_of_values
 from penstock.connectors.pre_commits import PreCommits
 from penstock.connectors.sink import (
     PublisherContext,
@@ -24,9 +22,8 @@ from penstock.connectors.sink import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.staging import load_staged, stage_bytes
+from penstock.connectors.staging import load_staged
 from penstock.errors import LostReceiverError, LostStagedFileError
-from penstock.state.fitting import fit_for
 
 __all__ = ["CollectSink"]
 
@@ -71,7 +68,7 @@ class CollectSink(Sink):
         self._receiver = _receivers.get(token)
 
     def writer(self, context: WriterContext) -> SinkWriter:
-        return _Writer(context)
+        return PickledValuesWriter(context)
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         receiver = self._receiver_for(context.name)
@@ -87,32 +84,6 @@ class CollectSink(Sink):
         if self._receiver is None:
             raise LostReceiverError(step)
         return self._receiver
-
-
-class _Writer(SinkWriter):
-    """Pickles each value at once, since its maker may go on changing it."""
-
-    def __init__(self, context: WriterContext) -> None:
-        self._context = context
-        self._fit = fit_for(context.type_info or PickledBytesTypeInfo())
-        self._buffer = io.BytesIO()
-        self._pickler = pickle.Pickler(self._buffer, pickle.HIGHEST_PROTOCOL)
-
-    def write(self, value: Any) -> None:
-        value = self._fit(value)
-        begin = self._buffer.tell()
-        try:
-            self._pickler.dump(value)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            # Classes of the user's main program have no name in a task; cloudpickle spells
-            # them out, and takes too long to be asked first.
-            self._buffer.seek(begin)
-            self._buffer.truncate()
-            self._buffer.write(cloudpickle.dumps(value))
-        self._pickler.clear_memo()
-
-    def stage(self) -> bytes:
-        return stage_bytes(self._buffer.getvalue(), self._context)
 
 
 class _Publisher(SinkPublisher):
@@ -174,7 +145,4 @@ class _Committer(Committer):
 
 
 def _unpickled(data: bytes) -> list[Any]:
-    stream, values = io.BytesIO(data), []
-    while stream.tell() < len(data):
-        values.append(pickle.load(stream))
-    return values
+    return next(chunks_of_values(io.BytesIO(data), len(data), sys.maxsize), [])

@@ -36,6 +36,7 @@ from penstock.errors.connectors import (
     MissingPathError,
     OccupiedPathError,
     SocketConnectionError,
+    SweptTransactionError,
     TextDecodingError,
     UnwritablePathError,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "StateTypeChangedError",
     "StateTypeMismatchError",
     "StepError",
+    "SweptTransactionError",
     "TextDecodingError",
     "TooManyFailedCheckpointsError",
     "TypeMismatchError",

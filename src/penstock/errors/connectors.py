@@ -178,3 +178,17 @@ class OccupiedPathError(ConnectorError):
             f"pending file {self.pending} cannot become {self.final}: another file is there, and "
             "existing files are never overwritten; move that file away"
         )
+
+
+class SweptTransactionError(ConnectorError):
+    """A later attempt of the job has aborted a transaction that this one was about to prepare."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"transaction {self.name} was aborted by a later attempt of the job, which has taken "
+            "over; nothing is lost: that attempt writes its values again"
+        )

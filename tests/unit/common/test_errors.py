@@ -39,6 +39,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "OperatorStateTypeMismatchError": ("step", "state", "f1", lambda: None, Types.INT()),
     "NotASavepointError": ("/a", "why"),
     "OccupiedPathError": ("/a", "/b"),
+    "SweptTransactionError": ("orders-a1-3-0",),
     "OptionValueError": ("parallelism.default", "many", "an integer"),
     "RuntimeSetupError": ("install Java",),
     "SocketConnectionError": ("host", 1, "refused"),

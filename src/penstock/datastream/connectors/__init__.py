@@ -17,8 +17,17 @@ from penstock.datastream.connectors.file_system import (
 )
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors.socket import SocketSource
+from penstock.datastream.connectors.two_phase import (
+    AlreadyCommitted,
+    AtLeastOnceSink,
+    RetryLater,
+    TransactionContext,
+    TwoPhaseSink,
+)
 
 __all__ = [
+    "AlreadyCommitted",
+    "AtLeastOnceSink",
     "BucketAssigner",
     "DataGeneratorSource",
     "DiscardingSink",
@@ -30,9 +39,12 @@ __all__ = [
     "NumberSequenceSource",
     "OutputFileConfig",
     "RateLimiterStrategy",
+    "RetryLater",
     "RollingPolicy",
     "Sink",
     "SocketSource",
     "Source",
     "StreamFormat",
+    "TransactionContext",
+    "TwoPhaseSink",
 ]
