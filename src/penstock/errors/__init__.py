@@ -52,12 +52,24 @@ from penstock.errors.job import (
     UnserializableFunctionError,
     UserFunctionError,
 )
+from penstock.errors.kafka import (
+    KafkaUnavailableError,
+    LostRecordsError,
+    MissingOffsetsError,
+    MissingTopicError,
+    UndecodableRecordError,
+)
 from penstock.errors.recovery import (
     AmbiguousJobError,
     CorruptJournalError,
     FencedError,
     JobAlreadyRunningError,
     UnknownJobError,
+)
+from penstock.errors.servers import (
+    MissingServerError,
+    ServerError,
+    ServerNotReadyError,
 )
 from penstock.errors.state import (
     CorruptStateError,
@@ -90,12 +102,17 @@ __all__ = [
     "InvalidJobError",
     "JobAlreadyRunningError",
     "JobCancelledError",
+    "KafkaUnavailableError",
     "LockedIngestionLogError",
     "LostPendingFileError",
     "LostReceiverError",
+    "LostRecordsError",
     "LostStagedFileError",
     "MicroBatchFailedError",
+    "MissingOffsetsError",
     "MissingPathError",
+    "MissingServerError",
+    "MissingTopicError",
     "NonRestoredStateError",
     "NotASavepointError",
     "OccupiedPathError",
@@ -105,6 +122,8 @@ __all__ = [
     "PenstockError",
     "RestoreMismatchError",
     "RuntimeSetupError",
+    "ServerError",
+    "ServerNotReadyError",
     "SocketConnectionError",
     "StateDeclaredTwiceError",
     "StateTooLargeError",
@@ -115,6 +134,7 @@ __all__ = [
     "TextDecodingError",
     "TooManyFailedCheckpointsError",
     "TypeMismatchError",
+    "UndecodableRecordError",
     "UnknownChannelError",
     "UnknownJobError",
     "UnknownOptionError",
