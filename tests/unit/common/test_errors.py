@@ -39,6 +39,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "MissingPathError": ("/a",),
     "MissingTopicError": (("topic 'orders'",), "localhost:9092"),
     "UndecodableRecordError": ("orders", 3, 7, b"{", "why"),
+    "MissingServerError": ("Kafka", "broker in /a", "run `make setup-kafka`"),
+    "ServerNotReadyError": ("Kafka", "ended with 1", "why"),
     "UnwritablePathError": ("/a", "Not a directory"),
     "OperatorStateTooLargeError": ("step", "state", 10, 5),
     "OperatorStateTypeMismatchError": ("step", "state", "f1", lambda: None, Types.INT()),
