@@ -75,6 +75,9 @@ class Job:
     def completed(self, completed: Completed, operators: list[OperatorSnapshot]) -> None:
         self.told.append(completed.checkpoint)
 
+    def settled(self, operators: list[OperatorSnapshot]) -> None:
+        pass
+
     def discarded(self, checkpoints: list[CheckpointId]) -> None:
         self.gone += checkpoints
 
