@@ -12,6 +12,7 @@ import json
 import os
 import runpy
 import socket
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -59,6 +60,16 @@ def lines_in(directory: Path) -> str:
     return "\n".join(sorted(line for path in files for line in path.read_text().splitlines()))
 
 
+def rows_in(directory: Path) -> str:
+    """Return the rows of the example's database, what it stages, and whether the job failed."""
+    with contextlib.closing(sqlite3.connect(directory / "orders.db")) as connection:
+        orders = [value for (value,) in connection.execute("SELECT value FROM orders")]
+        (staged,) = connection.execute("SELECT count(*) FROM staged").fetchone()
+        (commits,) = connection.execute("SELECT count(*) FROM ledger").fetchone()
+    stumbled = (directory / "stumbled").exists()
+    return "\n".join([f"staged {staged}, {commits > 1=}, {stumbled=}", *orders])
+
+
 def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     """Run everything; the demos run programs of their own, in processes of their own."""
     (directory / "text.txt").write_text("to be or\nnot to be\n")
@@ -77,6 +88,8 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "dataframe_source", run("dataframe_source")
     yield "alignment", run("alignment", str(directory / "alignment"))
     yield "sums written", {"output": lines_in(directory / "alignment/finished"), "error": None}
+    yield "own_sink", run("own_sink", str(directory / "own_sink"))
+    yield "rows written", {"output": rows_in(directory / "own_sink"), "error": None}
     yield "demo", run("demo")
     yield "barriers", run("barriers")
     left = [path.name for path in directory.glob("penstock-*")]

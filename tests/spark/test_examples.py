@@ -119,6 +119,13 @@ def test_alignment_adds_up_both_sources(results: Results) -> None:
     )
 
 
+def test_own_sink_shows_each_order_once_though_the_job_failed(results: Results) -> None:
+    assert printed(results, "own_sink") == []
+    how, *orders = printed(results, "rows written")
+    assert how == "staged 0, commits > 1=True, stumbled=True"
+    assert sorted(orders) == sorted(f"order {number}" for number in range(600))
+
+
 def test_demo_loses_and_doubles_nothing_though_its_driver_is_killed_twice(results: Results) -> None:
     lines = printed(results, "demo")
     assert "events in 8,000, results out 8,000, lost 0, duplicated 0, wrong 0" in lines
