@@ -15,10 +15,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -39,6 +37,7 @@ from penstock.checkpoint.events import (
 from penstock.checkpoint.failures import AbortReason, FailureCount
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.in_flight import AbandonedError
+from penstock.checkpoint.job_side import JobSide, StageFacts
 from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.owed import Owed
 from penstock.checkpoint.pending import Answer, PendingCheckpoint, StageCut, StageSnapshot
@@ -54,45 +53,6 @@ logger = logging.getLogger("penstock.checkpoint")
 
 _BEFORE_ANOTHER_FINAL_S = 1.0
 _EXPECTED = (AbortReason.SUBSUMED, AbortReason.JOB_STOPPING)
-
-
-class JobSide(Protocol):
-    """What the coordinator asks of the job it works for; called from its thread."""
-
-    def wake(self) -> None:
-        """Let every loop look at the barriers again."""
-        ...
-
-    def fail(self, error: BaseException) -> None:
-        """End the attempt."""
-        ...
-
-    def completed(self, completed: Completed, operators: list[OperatorSnapshot]) -> None:
-        """A checkpoint or savepoint is complete."""
-        ...
-
-    def settled(self, operators: list[OperatorSnapshot]) -> None:
-        """What a completed checkpoint holds counts for good: the outside world may know."""
-        ...
-
-    def discarded(self, checkpoints: list[CheckpointId]) -> None:
-        """Checkpoints are gone."""
-        ...
-
-    def end(self, stopped_at: Completed | None) -> None:
-        """The last checkpoint is complete and committed: the job is over."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StageFacts:
-    """A stage as the coordinator sees it."""
-
-    id: StageId
-    name: str
-    is_source: bool
-    listens: bool
-    """Whether functions in it want to be told of checkpoints."""
 
 
 class Coordinator:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from penstock.channel.log import UNBOUNDED, Bounds, ChannelLog
 from penstock.checkpoint.commits import CommitLane
-from penstock.checkpoint.coordinator import Coordinator, StageFacts
+from penstock.checkpoint.coordinator import Coordinator
 from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.job_side import StageFacts
 from penstock.checkpoint.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.settings import CheckpointSettings, Guarantee
 from penstock.checkpoint.store import CheckpointStore, Completed
@@ -125,7 +126,11 @@ class Attempt:
         owed: dict[str, list[CommittableState]] = {}
         for node in self._sinks():
             context = CommitterContext(
-                self._layout.job, self._layout.attempt, node.name, self._work_dir(node)
+                self._layout.job,
+                self._layout.attempt,
+                node.name,
+                self._work_dir(node),
+                self._layout.birth,
             )
             committer = node.function.committer(context)
             state = self._parts.restored.sinks.get(node.uid)
@@ -303,6 +308,7 @@ class Attempt:
                 attempt=self._layout.attempt,
                 checkpointed=self._parts.checkpoints.enabled,
                 restored=() if state is None else state.state,
+                birth=self._layout.birth,
             )
         )
         return publisher

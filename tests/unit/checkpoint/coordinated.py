@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.commits import CommitLane
-from penstock.checkpoint.coordinator import Coordinator, StageFacts
+from penstock.checkpoint.coordinator import Coordinator
 from penstock.checkpoint.file_keeper import FileKeeper
 from penstock.checkpoint.history import CheckpointRecord, History, RecordStatus
 from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.job_side import StageFacts
 from penstock.checkpoint.journal import AttemptStarted, Journal, JournalEntry
 from penstock.checkpoint.metadata import (
     CheckpointMetadata,
