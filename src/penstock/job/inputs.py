@@ -339,10 +339,10 @@ class BroadcastFirstInput(ChannelInput):
         taken = self._broadcast.take(max_records, look, is_full=is_full)
         return None if taken is None else replace(taken, end_of_input=False)
 
-    def wants(self, records: int) -> None:
+    def wants(self, records: int, *, light: bool) -> None:
         """Leave word only where records are taken: the others wait for all that is broadcast."""
         if self._has_all():
-            super().wants(records)
+            super().wants(records, light=light)
 
     def _has_all(self) -> bool:
         return all(log.has_ended for log in self._first)
