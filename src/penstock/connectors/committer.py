@@ -93,13 +93,14 @@ class CommitRequest:
 class CommitterContext:
     """What a committer may know of the job and step it commits for.
 
-    ``name`` is the step's name. ``work_dir`` is that of the step's publisher.
+    ``name`` is the step's name. ``work_dir`` and ``birth`` are those of the step's publisher.
     """
 
     job: str
     attempt: str
     name: str
     work_dir: Path
+    birth: str = ""
 
 
 class Committer(ABC):

@@ -56,7 +56,8 @@ class PublisherContext:
     necessarily there yet. ``attempt`` never comes back in the life of ``job``. ``checkpointed``
     is False in a job without any checkpoints: its only cut is the end of the input.
     ``restored`` is what `SinkCut.state` of the restored checkpoint held, in no order, whatever
-    the parallelism was then.
+    the parallelism was then. ``birth`` is the same in all attempts of the job, and another in
+    every other job that has the same name, elsewhere or here before it was deleted.
     """
 
     parallelism: int
@@ -66,6 +67,7 @@ class PublisherContext:
     attempt: str
     checkpointed: bool
     restored: Sequence[bytes] = ()
+    birth: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,15 @@ class Beginning:
             fresh=parts.fresh,
             restarting=restarting,
         )
-        return Layout(parts.work_dir, parts.local_dir, attempt, self._dir.path, self._dir.key, life)
+        return Layout(
+            parts.work_dir,
+            parts.local_dir,
+            attempt,
+            self._dir.path,
+            self._dir.key,
+            life,
+            self._dir.birth(),
+        )
 
     def _life_of(self, snapshot: Snapshot, attempt: AttemptId) -> str:
         metadata = snapshot.metadata

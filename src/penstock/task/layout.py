@@ -28,6 +28,8 @@ class Layout:
     job: JobKey
     life: str = "a1"
     """The attempt with which the job last began anew: what connectors keep is of one life."""
+    birth: str = ""
+    """Tells the job from others of the same name, elsewhere or here before it."""
 
     @property
     def root(self) -> Path:
