@@ -38,6 +38,8 @@ KINDS = {
     },
 }
 ROWS_PER_BATCH = 1000
+DEPTH = 4
+"""Micro-batches that each channel may hold."""
 SETTLED_S = 2.0
 
 
@@ -105,6 +107,7 @@ def _measure(
         "parallelism.default": str(parallelism),
         "penstock.micro-batch.initial-records": str(ROWS_PER_BATCH),
         "penstock.micro-batch.max-records": str(ROWS_PER_BATCH),
+        "penstock.channel.max-micro-batches": str(DEPTH),
         # Checkpoints are on, and come only when they are asked for.
         "execution.checkpointing.interval": "10 h",
         **settings,
