@@ -8,6 +8,14 @@ from penstock.errors.base import (
     Called,
     PenstockError,
 )
+from penstock.errors.brokers import (
+    AcknowledgedRecordsError,
+    LostReceivedRecordsError,
+    MissingStreamError,
+    NatsConnectionError,
+    OtherStreamError,
+    UnfitConsumerError,
+)
 from penstock.errors.checkpoints import (
     BadCheckpointError,
     CheckpointFailedError,
@@ -60,6 +68,7 @@ from penstock.errors.kafka import (
     UndecodableRecordError,
 )
 from penstock.errors.kafka_sink import (
+    CorruptStagedRecordsError,
     IncompleteKafkaCutError,
     KafkaDeliveryError,
     KafkaFencedError,
@@ -67,6 +76,14 @@ from penstock.errors.kafka_sink import (
     KafkaSinkRefusedError,
     KafkaUnreachableError,
     LostKafkaMarkerError,
+)
+from penstock.errors.postgres import (
+    LostPreparedRowsError,
+    PostgresSetupError,
+    PostgresUnreachableError,
+    RefusedRowsError,
+    UnsuitableTableError,
+    UnwritableValueError,
 )
 from penstock.errors.recovery import (
     AmbiguousJobError,
@@ -92,6 +109,7 @@ from penstock.errors.state import (
 )
 
 __all__ = [
+    "AcknowledgedRecordsError",
     "AmbiguousJobError",
     "BadCheckpointError",
     "Called",
@@ -105,6 +123,7 @@ __all__ = [
     "CorruptJournalError",
     "CorruptMetadataError",
     "CorruptSegmentError",
+    "CorruptStagedRecordsError",
     "CorruptStateError",
     "DuplicateUidError",
     "FencedError",
@@ -121,6 +140,8 @@ __all__ = [
     "LockedIngestionLogError",
     "LostKafkaMarkerError",
     "LostPendingFileError",
+    "LostPreparedRowsError",
+    "LostReceivedRecordsError",
     "LostReceiverError",
     "LostRecordsError",
     "LostStagedFileError",
@@ -128,14 +149,20 @@ __all__ = [
     "MissingOffsetsError",
     "MissingPathError",
     "MissingServerError",
+    "MissingStreamError",
     "MissingTopicError",
+    "NatsConnectionError",
     "NonRestoredStateError",
     "NotASavepointError",
     "OccupiedPathError",
     "OperatorStateTooLargeError",
     "OperatorStateTypeMismatchError",
     "OptionValueError",
+    "OtherStreamError",
     "PenstockError",
+    "PostgresSetupError",
+    "PostgresUnreachableError",
+    "RefusedRowsError",
     "RestoreMismatchError",
     "RuntimeSetupError",
     "ServerError",
@@ -151,11 +178,14 @@ __all__ = [
     "TooManyFailedCheckpointsError",
     "TypeMismatchError",
     "UndecodableRecordError",
+    "UnfitConsumerError",
     "UnknownChannelError",
     "UnknownJobError",
     "UnknownOptionError",
     "UnserializableFunctionError",
     "UnstableKeyError",
+    "UnsuitableTableError",
     "UnwritablePathError",
+    "UnwritableValueError",
     "UserFunctionError",
 ]

@@ -8,6 +8,12 @@ from penstock.common import Types
 from penstock.errors import Called, PenstockError, TypeMismatchError, UserFunctionError
 
 EXAMPLES: dict[str, tuple[object, ...]] = {
+    "AcknowledgedRecordsError": ("record 3 of attempt a1", "record 9 of attempt a1"),
+    "LostReceivedRecordsError": ("/a", "why"),
+    "MissingStreamError": ("ORDERS", "nats://host:4222"),
+    "NatsConnectionError": ("nats://host:4222", "refused"),
+    "OtherStreamError": ("ORDERS", "why"),
+    "UnfitConsumerError": ("ORDERS", "count", "why"),
     "AmbiguousJobError": ("/jobs", "count", ("count-1", "count-2")),
     "BadCheckpointError": (7, "why", 6),
     "CheckpointFailedError": (7, "why"),
@@ -24,6 +30,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "ConfigurationFileError": ("/conf/config.yaml", 3, "why"),
     "CorruptIngestionLogError": ("/a", 7, "why"),
     "CorruptSegmentError": ("/a", "why"),
+    "CorruptStagedRecordsError": ("/a", "why"),
     "CorruptStateError": ("/a", "why"),
     "UnknownChannelError": ("a -> c", ["a -> b"]),
     "DuplicateUidError": ("mine", "a.py:1", "a.py:2"),
@@ -38,6 +45,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "KafkaUnreachableError": ("a transaction", "host:9092", "why"),
     "LostKafkaMarkerError": ("group", "topic", 7, 3),
     "LostPendingFileError": ("/a", "/b"),
+    "LostPreparedRowsError": ("penstock-1", "orders", "/a"),
     "LostReceiverError": ("collect",),
     "LostRecordsError": ("orders", 3, 10, 20, 30),
     "LostStagedFileError": ("/a", 3, 2),
@@ -55,6 +63,9 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "OccupiedPathError": ("/a", "/b"),
     "SweptTransactionError": ("orders-a1-3-0",),
     "OptionValueError": ("parallelism.default", "many", "an integer"),
+    "PostgresSetupError": ("host:5432/shop", "why", "do this"),
+    "PostgresUnreachableError": ("host:5432/shop", "why"),
+    "RefusedRowsError": ("orders", "why"),
     "RuntimeSetupError": ("install Java",),
     "SocketConnectionError": ("host", 1, "refused"),
     "StateDeclaredTwiceError": ("step", "state", "value of Integer", "list of String"),
@@ -66,7 +77,9 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "TypeMismatchError": ("f1", lambda: None, Types.ROW([Types.INT()])),
     "UnknownOptionError": ("parallelism", "parallelism.default"),
     "UnserializableFunctionError": ("step", "'lock' = <lock>", "why"),
+    "UnsuitableTableError": ("orders", "why"),
     "UnstableKeyError": ("step", PenstockError),
+    "UnwritableValueError": ("amount", lambda: None, "why"),
     "UserFunctionError": ("step", lambda: None, "ValueError: why", "Traceback ..."),
 }
 
