@@ -88,7 +88,7 @@ class OneAfterTheOther(SourceEnumerator):
         return self._next >= FILES
 
 
-class WhoRead(MapFunction):
+class WhoRead(MapFunction[str, str]):
     """Puts the subtask's index before a line."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
