@@ -1,0 +1,1 @@
+"""NATS JetStream: a broker that wants acknowledgements."""

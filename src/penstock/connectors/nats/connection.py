@@ -1,0 +1,108 @@
+"""A connection to NATS that lives in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.connectors.nats.settings import NatsSettings
+from penstock.errors import NatsConnectionError, RuntimeSetupError
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+
+__all__ = ["NatsConnection", "nats_client"]
+
+_log = logging.getLogger(__name__)
+
+_CONNECT_SECONDS = 10.0
+_RECONNECT_SECONDS = 0.25
+_BUFFERED_BYTES = 16 << 20
+
+_R = TypeVar("_R")
+
+
+def nats_client() -> type[Client]:
+    """Import the client of the extra ``nats``."""
+    try:
+        from nats.aio.client import Client
+    except ImportError as error:
+        message = "NATS needs nats-py on the driver: pip install 'penstock[nats]'"
+        raise RuntimeSetupError(message) from error
+    return Client
+
+
+class NatsConnection:
+    """Connects once, or says why not; afterwards it waits for servers that are gone.
+
+    `outages` counts how often it was connected again.
+    """
+
+    def __init__(self, settings: NatsSettings, name: str) -> None:
+        self.client = nats_client()()
+        self.outages = 0
+        self._settings = settings
+        self._name = name
+        self._last_error = ""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="nats", daemon=True)
+        self._thread.start()
+        try:
+            self.call(self._connect())
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, coroutine: Coroutine[Any, Any, _R]) -> _R:
+        """Run something in the connection's thread, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def close(self) -> None:
+        """Hang up."""
+        with contextlib.suppress(Exception):
+            self.call(asyncio.wait_for(self.client.close(), _CONNECT_SECONDS))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _connect(self) -> None:
+        shown = self._settings.shown_servers
+        connecting = self.client.connect(
+            servers=list(self._settings.servers),
+            **{
+                "name": self._name,
+                "max_reconnect_attempts": -1,
+                "reconnect_time_wait": _RECONNECT_SECONDS,
+                "pending_size": _BUFFERED_BYTES,
+                "error_cb": self._failed,
+                "disconnected_cb": self._disconnected,
+                "reconnected_cb": self._reconnected,
+                **self._settings.options,
+            },
+        )
+        try:
+            await asyncio.wait_for(connecting, _CONNECT_SECONDS)
+        except TimeoutError:
+            reason = self._last_error or f"no answer within {_CONNECT_SECONDS:g} s"
+            raise NatsConnectionError(shown, reason) from None
+        except Exception as error:
+            reason = str(error) or type(error).__name__
+            raise NatsConnectionError(shown, reason) from error
+
+    async def _failed(self, error: Exception) -> None:
+        self._last_error = str(error) or type(error).__name__
+        _log.debug("NATS: %s", self._last_error)
+
+    async def _disconnected(self) -> None:
+        if not self.client.is_closed:
+            _log.warning(
+                "lost the connection to NATS at %s: waiting for it", self._settings.shown_servers
+            )
+
+    async def _reconnected(self) -> None:
+        self.outages += 1
+        _log.warning("connected to NATS at %s again", self._settings.shown_servers)

@@ -1,0 +1,278 @@
+"""Receives from a durable pull consumer of a JetStream stream."""
+# ruff: noqa: D102 - the contract documents the methods of a receiver
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.nats.connection import NatsConnection
+from penstock.connectors.nats.settings import (
+    OWN_CONSUMER,
+    NatsSettings,
+    consumer_fault,
+    sequence_of,
+)
+from penstock.connectors.receiver import Delivery, Receiver, ReceiverContext
+from penstock.errors import (
+    MissingStreamError,
+    NatsConnectionError,
+    OtherStreamError,
+    UnfitConsumerError,
+)
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.js.api import ConsumerConfig, StreamInfo
+
+__all__ = ["NatsReceiver"]
+
+_log = logging.getLogger(__name__)
+
+_API = "$JS.API"
+_ACK, _PROGRESS, _NAK = b"+ACK", b"+WPI", b"-NAK"
+_ASK_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
+_MAX_BYTES = 64 << 20
+_ROOM_FOR_LATE_ONES = 20_000
+_NOT_NOW = (TimeoutError, OSError)
+_IDLE = "100"
+
+
+class NatsReceiver(Receiver):
+    """Deliveries are numbered by the stream, and acknowledged by subject.
+
+    A plain acknowledgement costs a small message and no answer. Whether it has arrived shows in
+    the consumer's floor, asked for once per checkpoint; until then it is remembered anyway.
+    """
+
+    def __init__(self, settings: NatsSettings, context: ReceiverContext) -> None:
+        self._settings = settings
+        self._context = context
+        self._arrived: deque[Msg] = deque()
+        self._asked = 0
+        self._asked_until = 0.0
+        self._outages = 0
+        self._must_look = False
+        self._created = context.notes.get("created")
+        self._highest = int(context.notes.get("highest", 0))
+        self._last: int | None = int(context.notes["last"]) if "last" in context.notes else None
+        self._beyond: dict[int, str] = {}
+        """By number: how to give back what came behind the end of a bounded source."""
+        self.extend_after = settings.ack_wait / 3
+        self._connection = NatsConnection(settings, f"penstock {context.job} {context.attempt}")
+        try:
+            self._connection.call(self._open())
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def receive(self, limit: int, timeout: float) -> list[Delivery]:
+        messages = self._connection.call(self._receive(limit, timeout))
+        deliveries = []
+        for message in messages:
+            number = sequence_of(message.reply)
+            if self._last is not None and number > self._last:
+                self._beyond[number] = message.reply
+            else:
+                deliveries.append(Delivery(number, message.data, message.reply))
+                self._highest = max(self._highest, number)
+        return deliveries
+
+    def acknowledge(self, handles: Sequence[Any]) -> bool:
+        return self._connection.call(self._send(handles, _ACK))
+
+    def extend(self, handles: Sequence[Any]) -> None:
+        self._connection.call(self._send(handles, _PROGRESS))
+
+    def reject(self, handles: Sequence[Any]) -> None:
+        waiting = [message.reply for message in self._arrived]
+        self._connection.call(self._send([*handles, *waiting, *self._beyond.values()], _NAK))
+
+    def acknowledged_up_to(self) -> int | None:
+        with contextlib.suppress(*self._not_now):
+            info = self._connection.call(self._consumer())
+            return None if info.ack_floor is None else info.ack_floor.stream_seq
+        return None
+
+    def has_ended(self, waiting: int) -> bool:
+        if self._last is None or self._arrived:
+            return False
+        with contextlib.suppress(*self._not_now):
+            info = self._connection.call(self._consumer())
+            reached = info.delivered is not None and info.delivered.stream_seq >= self._last
+            # What another attempt had in flight and was not delivered again yet is missing here.
+            missing = (info.num_ack_pending or 0) - waiting - len(self._beyond)
+            return (reached or not info.num_pending) and missing <= 0
+        return False
+
+    def notes(self) -> dict[str, str]:
+        notes = {"created": self._created or "", "highest": str(self._highest)}
+        return notes if self._last is None else {**notes, "last": str(self._last)}
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # -- in the connection's thread ----------------------------------------------------------
+
+    async def _open(self) -> None:
+        from nats.errors import Error
+
+        self._not_now: tuple[type[Exception], ...] = (*_NOT_NOW, Error)
+        client = self._connection.client
+        self._jetstream = client.jetstream(timeout=_ANSWER_SECONDS)
+        self._event = asyncio.Event()
+        self._inbox = client.new_inbox()
+        try:
+            stream = await self._check_stream()
+            if self._settings.is_bounded and self._last is None:
+                self._last = stream.state.last_seq
+            await self._check_consumer()
+            await client.subscribe(self._inbox, cb=self._take)
+        except self._not_now as error:
+            reason = f"JetStream does not answer: {error or type(error).__name__}"
+            raise NatsConnectionError(self._settings.shown_servers, reason) from error
+
+    async def _take(self, message: Msg) -> None:
+        self._arrived.append(message)
+        self._event.set()
+
+    async def _receive(self, limit: int, timeout: float) -> list[Msg]:
+        if self._outages != self._connection.outages:
+            self._outages, self._must_look = self._connection.outages, True
+        try:
+            if self._must_look:
+                await self._check_stream()
+                await self._check_consumer()
+                self._must_look, self._asked_until = False, 0.0
+            if not self._arrived:
+                self._event.clear()
+                await self._ask(limit)
+                await asyncio.wait_for(self._event.wait(), timeout)
+        except self._not_now:
+            pass
+        return [m for m in self._drained(limit) if not self._is_status(m)]
+
+    async def _ask(self, limit: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._asked > 0 and now < self._asked_until:
+            return
+        self._asked, self._asked_until = limit, now + _ASK_SECONDS
+        wish = {
+            "batch": limit,
+            "expires": int(_ASK_SECONDS * 1e9),
+            "max_bytes": _MAX_BYTES,
+        }
+        subject = f"{_API}.CONSUMER.MSG.NEXT.{self._settings.stream}.{self._settings.durable}"
+        await self._connection.client.publish(subject, json.dumps(wish).encode(), self._inbox)
+
+    def _drained(self, limit: int) -> list[Msg]:
+        count = min(limit, len(self._arrived))
+        return [self._arrived.popleft() for _ in range(count)]
+
+    def _is_status(self, message: Msg) -> bool:
+        status = None if message.data else (message.headers or {}).get("Status")
+        if status is None:
+            self._asked -= 1
+            return False
+        if status != _IDLE:
+            # The request is over: too old, served in part, or nobody is there to serve it.
+            self._asked = 0
+            self._must_look = self._must_look or status in ("503", "409")
+            _log.debug("JetStream says %s to a request for messages", message.headers)
+        return True
+
+    async def _send(self, subjects: Sequence[str], word: bytes) -> bool:
+        client = self._connection.client
+        try:
+            for subject in subjects:
+                await client.publish(subject, word)
+            await client.flush(timeout=int(_ANSWER_SECONDS))
+        except self._not_now:
+            return False
+        return True
+
+    async def _consumer(self) -> Any:
+        return await self._jetstream.consumer_info(self._settings.stream, self._settings.durable)
+
+    async def _check_stream(self) -> StreamInfo:
+        """Make sure that it is there, and that its numbers mean what they meant before."""
+        from nats.js.errors import NotFoundError
+
+        name = self._settings.stream
+        try:
+            info = await self._jetstream.stream_info(name)
+        except NotFoundError:
+            raise MissingStreamError(name, self._settings.shown_servers) from None
+        created = "" if info.created is None else info.created.isoformat()
+        if self._created is None:
+            self._created = created
+        if created != self._created:
+            raise OtherStreamError(name, f"made at {created}, and that one at {self._created}")
+        if info.state.last_seq < self._highest:
+            reason = f"it ends at {info.state.last_seq}, and {self._highest} was read"
+            raise OtherStreamError(name, reason)
+        return info
+
+    async def _check_consumer(self) -> None:
+        """Create the durable consumer, or see whether the one that is there will do."""
+        from nats.js.errors import NotFoundError
+
+        stream, durable = self._settings.stream, self._settings.durable
+        try:
+            config = (await self._consumer()).config
+        except NotFoundError:
+            await self._create_consumer()
+            return
+        fault = consumer_fault(config, self._settings)
+        if fault is not None:
+            raise UnfitConsumerError(stream, durable, fault)
+        wanted = self._wanted()
+        fits = (config.ack_wait, config.max_ack_pending) == (
+            wanted.ack_wait,
+            wanted.max_ack_pending,
+        )
+        if config.description == OWN_CONSUMER and not fits:
+            await self._create_consumer()
+            return
+        most = config.max_ack_pending or 0
+        if 0 < most < self._context.max_unacknowledged:
+            _log.warning(
+                "consumer %r of stream %r allows %d unacknowledged messages (max_ack_pending): "
+                "after so many the source waits for a checkpoint, also if it may have %d",
+                durable,
+                stream,
+                most,
+                self._context.max_unacknowledged,
+            )
+        self.extend_after = (config.ack_wait or self._settings.ack_wait) / 3
+
+    async def _create_consumer(self) -> None:
+        """Create it, or give one that is there these settings."""
+        from nats.js.errors import BadRequestError
+
+        stream = self._settings.stream
+        try:
+            await self._jetstream.add_consumer(stream, self._wanted())
+        except BadRequestError as error:
+            reason = str(error.description)
+            raise UnfitConsumerError(stream, self._settings.durable, reason) from error
+
+    def _wanted(self) -> ConsumerConfig:
+        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+        return ConsumerConfig(
+            durable_name=self._settings.durable,
+            description=OWN_CONSUMER,
+            deliver_policy=DeliverPolicy.ALL,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=self._settings.ack_wait,
+            max_deliver=-1,
+            filter_subject=self._settings.subject,
+            max_ack_pending=self._context.max_unacknowledged + _ROOM_FOR_LATE_ONES,
+        )

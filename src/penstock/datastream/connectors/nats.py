@@ -1,0 +1,5 @@
+"""NATS JetStream, each message exactly once."""
+
+from penstock.connectors.nats.source import NatsSource, NatsSourceBuilder
+
+__all__ = ["NatsSource", "NatsSourceBuilder"]
