@@ -114,3 +114,15 @@ class IncompleteKafkaCutError(ConnectorError):
             f"{self.missing} of {self.parts} parts of checkpoint {self.checkpoint} are missing; "
             "publishing the others would make them look published: restore an intact checkpoint"
         )
+
+
+class CorruptStagedRecordsError(ConnectorError):
+    """Records that wait to be published are damaged."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"staged records in {self.place} are damaged: {self.reason}; put back a good copy"

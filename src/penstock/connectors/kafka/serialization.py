@@ -71,7 +71,8 @@ class KafkaRecordSerializationSchema(SerializationSchema):
             return self.topic
         topic = self._topic_selector.apply(element)
         if not isinstance(topic, str) or not topic:
-            raise KafkaRecordError("topic", topic, "a topic selector must return a name")
+            part, reason = "topic", "a topic selector must return a name"
+            raise KafkaRecordError(part, topic, reason)
         return topic
 
     def encoder(self) -> Callable[[Any], Message]:
@@ -80,7 +81,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         if self._key_schema is None and not self._extras:
 
             def encode_value(element: Any) -> Message:
-                value = value_of(element)
+                value: Any = value_of(element)
                 if type(value) is not bytes:
                     value = _bytes_or_none("value", value)
                 return {"value": value}
@@ -89,7 +90,8 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         key_of = _no_key if self._key_schema is None else self._key_schema.serialize
 
         def encode(element: Any) -> Message:
-            key, value = key_of(element), value_of(element)
+            key: Any = key_of(element)
+            value: Any = value_of(element)
             if type(value) is not bytes:
                 value = _bytes_or_none("value", value)
             if type(key) is not bytes:
@@ -249,7 +251,8 @@ def _headers(headers: Any) -> list[tuple[str, bytes | None]]:
     try:
         return [(_name(name), _bytes_or_none("header", data)) for name, data in pairs]
     except (TypeError, ValueError) as error:
-        raise KafkaRecordError("headers", headers, "they must be names and bytes") from error
+        part, reason = "headers", "they must be names and bytes"
+        raise KafkaRecordError(part, headers, reason) from error
 
 
 def _name(name: Any) -> str:

@@ -1,0 +1,109 @@
+"""Handing messages to a producer: many at once, in order, however full its queue is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.connectors.kafka.client import KafkaProperties, confluent, new_producer
+from penstock.connectors.kafka.serialization import Message
+from penstock.errors import KafkaDeliveryError
+
+__all__ = ["Sender", "largest_message", "open_producer"]
+
+_LARGEST_QUEUE = 200_000
+_PAUSE_SECONDS = 0.05
+_DEFAULT_LARGEST_MESSAGE = 1_000_000
+
+
+def open_producer(properties: KafkaProperties, **settings: Any) -> Any:
+    """Open a producer with the partitioner of Kafka's Java client, unless the user has another."""
+    defaults = {
+        "partitioner": "murmur2_random",
+        "queue.buffering.max.messages": 2 * _LARGEST_QUEUE,
+    }
+    return new_producer(
+        KafkaProperties({**defaults, **properties}), delivery_report_only_error=True, **settings
+    )
+
+
+def largest_message(properties: KafkaProperties) -> int:
+    """Tell how many bytes key, value and headers of a message may have together."""
+    for name in ("message.max.bytes", "max.request.size"):
+        text = properties.get(name, "").strip()
+        if text.isdigit():
+            return int(text)
+    return _DEFAULT_LARGEST_MESSAGE
+
+
+class Sender:
+    """Sends through one producer, and remembers the first message that did not arrive."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self._kafka = confluent()
+        self.failure: KafkaDeliveryError | None = None
+        self.failure_code: int | None = None
+
+    def send(self, topic: str, messages: list[Message]) -> None:
+        """Queue messages of a topic, behind those queued before; raise what failed till now."""
+        producer = self._producer
+        while len(producer) > _LARGEST_QUEUE:
+            producer.poll(_PAUSE_SECONDS)
+        if messages[0].keys() <= _PLAIN and messages[-1].keys() <= _PLAIN:
+            self._send_plain(topic, messages)
+        else:
+            self._send_each(topic, messages)
+        producer.poll(0)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what is known to have failed."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _send_plain(self, topic: str, messages: list[Message]) -> None:
+        producer, rest = self._producer, messages
+        while producer.produce_batch(topic, rest, on_delivery=self._told) < len(rest):
+            # A full queue refuses all messages behind the first one it refuses.
+            at = next(i for i, message in enumerate(rest) if "_error" in message)
+            rest = [_without_error(message) for message in rest[at:]]
+            self._wait_unless_refused(topic, messages, at)
+            producer.poll(_PAUSE_SECONDS)
+
+    def _wait_unless_refused(self, topic: str, messages: list[Message], at: int) -> None:
+        error = messages[at]["_error"]
+        if error.code() != self._kafka.KafkaError._QUEUE_FULL:
+            self._note(error, topic, messages[at].get("key"))
+            self.check()
+
+    def _send_each(self, topic: str, messages: list[Message]) -> None:
+        produce, poll = self._producer.produce, self._producer.poll
+        for message in messages:
+            if (headers := message.get("headers")) is not None:
+                message["headers"] = [(name, data) for name, data in headers]
+            while True:
+                try:
+                    produce(topic, on_delivery=self._told, **message)
+                except BufferError:
+                    poll(_PAUSE_SECONDS)
+                except self._kafka.KafkaException as error:
+                    self._note(error.args[0], topic, message.get("key"))
+                    self.check()
+                else:
+                    break
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._note(error, message.topic(), message.key())
+
+    def _note(self, error: Any, topic: str, key: bytes | None) -> None:
+        if self.failure is None:
+            self.failure = KafkaDeliveryError(topic, key, f"{error.name()}: {error.str()}")
+            self.failure_code = error.code()
+
+
+_PLAIN = {"key": None, "value": None}.keys()
+
+
+def _without_error(message: Message) -> Message:
+    return {name: data for name, data in message.items() if name != "_error"}

@@ -1,0 +1,140 @@
+"""Publishing what completed checkpoints owe to Kafka."""
+# ruff: noqa: D102 - the contract documents these methods
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+
+from penstock.connectors.committer import CommitRequest, Committer
+from penstock.connectors.kafka.client import KafkaProperties
+from penstock.connectors.kafka.marker import Marker, transactions_of
+from penstock.connectors.kafka.serialization import Message
+from penstock.connectors.kafka.staged_part import Account, StagedPart, decode_part
+from penstock.connectors.kafka.transactions import MarkedTransactions
+from penstock.connectors.staging_area import StagingArea
+from penstock.errors import (
+    ConnectorError,
+    KafkaFencedError,
+    KafkaUnreachableError,
+    LostKafkaMarkerError,
+)
+
+__all__ = ["KafkaCommitter", "OnLostMarker"]
+
+logger = logging.getLogger("penstock.connectors.kafka")
+
+_LARGEST_TRANSACTION = 512 * 1024 * 1024
+
+
+class OnLostMarker(Enum):
+    """What to do with staged records when nobody can tell whether they are published."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    PUBLISH = "publish"
+
+
+Asked = list[tuple[CommitRequest, StagedPart]]
+
+
+class KafkaCommitter(Committer):
+    """Publishes parts in transactions that move a marker too, and skips what the marker covers.
+
+    Staged files go once their records are known to be published; a crash before that leaves them
+    to the sweep. The producer stays while nothing fails.
+    """
+
+    def __init__(
+        self,
+        properties: KafkaProperties,
+        account: Account,
+        area: StagingArea,
+        on_lost_marker: OnLostMarker = OnLostMarker.FAIL,
+        largest_transaction: int = _LARGEST_TRANSACTION,
+    ) -> None:
+        self._properties = properties
+        self._account = account
+        self._area = area
+        self._on_lost_marker = on_lost_marker
+        self._largest_transaction = largest_transaction
+        self._own = MarkedTransactions(properties, account)
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        by_account: dict[Account, Asked] = {}
+        for request in requests:
+            part = decode_part(request.get_committable())
+            by_account.setdefault(part.account, []).append((request, part))
+        for account, asked in by_account.items():
+            if account == self._account:
+                self._commit(self._own, asked)
+                continue
+            others = MarkedTransactions(self._properties, account)
+            try:
+                self._commit(others, asked)
+            finally:
+                others.close()
+
+    def sweep(self, keep: Sequence[bytes]) -> None:
+        kept = map(decode_part, keep)
+        self._area.sweep({path for part in kept for path in part.paths(self._root(part))})
+
+    def close(self) -> None:
+        self._own.close()
+
+    def _commit(self, transactions: MarkedTransactions, asked: Asked) -> None:
+        unsettled = list(asked)
+        try:
+            transactions.open()
+            marker = transactions.marker or self._without_marker(asked)
+            unsettled = [(r, p) for r, p in asked if not marker.covers(p)]
+            for request, part in asked:
+                if marker.covers(part):
+                    request.signal_already_committed()
+                    self._forget(part)
+            parts = [part for _, part in unsettled]
+            if not parts and transactions.marker is None:
+                transactions.run([], marker)
+            for batch in transactions_of(parts, marker, self._largest_transaction):
+                for part in batch:
+                    part.check(self._root(part))
+                marker = Marker.behind(batch[-1])
+                transactions.run(self._blocks(batch), marker)
+                unsettled = [(r, p) for r, p in unsettled if not marker.covers(p)]
+                for part in batch:
+                    self._forget(part)
+        except KafkaUnreachableError as error:
+            logger.warning("records wait to be published: %s", error)
+            for request, _ in unsettled:
+                request.retry_later()
+        except KafkaFencedError as error:
+            for request, _ in unsettled:
+                request.signal_failed_with_unknown_reason(error)
+        except ConnectorError as error:
+            for request, _ in unsettled:
+                request.signal_failed_with_known_reason(error)
+
+    def _without_marker(self, asked: Asked) -> Marker:
+        newest = max((part for _, part in asked), key=lambda p: (p.attempt, p.checkpoint, p.part))
+        if self._on_lost_marker is OnLostMarker.SKIP:
+            return Marker.behind(newest)
+        if self._on_lost_marker is OnLostMarker.PUBLISH:
+            return Marker(0, 0)
+        account, records = newest.account, sum(part.records for _, part in asked)
+        raise LostKafkaMarkerError(account.group, account.topic, newest.checkpoint, records)
+
+    def _blocks(self, parts: Sequence[StagedPart]) -> Iterator[tuple[str, list[Message]]]:
+        for part in parts:
+            yield from part.blocks(self._root(part))
+
+    def _root(self, part: StagedPart) -> Path | None:
+        # The directory of a job may have been moved since; another job's is where it said.
+        return self._area.root if part.account == self._account else None
+
+    def _forget(self, part: StagedPart) -> None:
+        for path in part.paths(self._root(part)):
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -1,0 +1,150 @@
+"""Transactions of one account: records, and in the same transaction how far it has come.
+
+The order is always: take over the transactional id, read the marker, then begin. Taking over
+ends what any earlier producer of that id had begun and lets none of them begin or commit again.
+So nobody moves the marker between this producer's reading it and this producer's commit, and as
+long as its commits succeed it knows the marker without reading it. Whatever goes wrong, a commit
+whose answer was lost included, the producer is thrown away: the next one takes over, reads the
+marker, and knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from penstock.connectors.kafka.client import KafkaProperties, confluent, new_consumer
+from penstock.connectors.kafka.marker import Marker
+from penstock.connectors.kafka.sending import Sender, open_producer
+from penstock.connectors.kafka.serialization import Message
+from penstock.connectors.kafka.sink_trouble import told_by
+from penstock.connectors.kafka.staged_part import Account
+from penstock.errors import KafkaDeliveryError
+
+__all__ = ["MarkedTransactions"]
+
+_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+_ANSWER_SECONDS = 30.0
+_COMMIT_SECONDS = 120.0
+
+
+class MarkedTransactions:
+    """Publishes for one account; used by one thread at a time."""
+
+    def __init__(
+        self, properties: KafkaProperties, account: Account, answer_seconds: float = _ANSWER_SECONDS
+    ) -> None:
+        self._properties = properties
+        self._account = account
+        self._answer_seconds = answer_seconds
+        self._kafka = confluent()
+        self._producer: Any = None
+        self._group: Any = None
+        self._marker: Marker | None = None
+
+    @property
+    def marker(self) -> Marker | None:
+        """How far the account has come, once open; None if nobody ever said, or it is lost."""
+        return self._marker
+
+    def open(self) -> None:
+        """Take over, and read the marker; nothing to do while nothing has failed."""
+        if self._producer is not None:
+            return
+        try:
+            self._take_over()
+        except self._kafka.KafkaException as error:
+            self.close()
+            raise told_by(error.args[0], self._account, self._servers) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, blocks: Iterable[tuple[str, list[Message]]], marker: Marker) -> None:
+        """Publish messages and move the marker, both or neither; `open` comes first.
+
+        After an exception nobody knows which, until `open` has been called again.
+        """
+        producer, sender = self._producer, Sender(self._producer)
+        try:
+            producer.begin_transaction()
+            for topic, messages in blocks:
+                sender.send(topic, messages)
+            producer.send_offsets_to_transaction(
+                [self._place(marker.offset, marker.text)], self._group, self._answer_seconds
+            )
+            self._commit(producer, sender)
+        except self._kafka.KafkaException as error:
+            self._drop(producer)
+            if sender.failure is not None:
+                raise self._undelivered(sender) from error
+            raise told_by(error.args[0], self._account, self._servers) from error
+        except KafkaDeliveryError as error:
+            self._drop(producer)
+            raise self._undelivered(sender) from error
+        except BaseException:
+            self._drop(producer)
+            raise
+        self._marker = marker
+
+    def close(self) -> None:
+        """Let go of the connections; what was begun is not committed."""
+        if self._producer is not None:
+            self._producer.purge()
+        self._producer = self._group = self._marker = None
+
+    def _take_over(self) -> None:
+        account = self._account
+        timeout = self._properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+        self._producer = open_producer(
+            self._properties,
+            transactional_id=account.transactional_id,
+            transaction_timeout_ms=timeout,
+        )
+        self._producer.init_transactions(self._answer_seconds)
+        # read_committed waits for offsets of a transaction that is about to be ended.
+        consumer = new_consumer(
+            self._properties, group_id=account.group, isolation_level="read_committed"
+        )
+        try:
+            found = consumer.committed([self._place()], self._answer_seconds)[0]
+            if found.error is not None:
+                raise self._kafka.KafkaException(found.error)
+            self._group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        self._marker = Marker.read(found.offset, found.metadata) if found.offset >= 0 else None
+
+    def _commit(self, producer: Any, sender: Sender) -> None:
+        deadline = time.monotonic() + _COMMIT_SECONDS
+        while True:
+            try:
+                producer.commit_transaction(self._answer_seconds)
+            except self._kafka.KafkaException as error:
+                sender.check()
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+    def _drop(self, producer: Any) -> None:
+        producer.purge()
+        with suppress(self._kafka.KafkaException):
+            # The next one would end it too; until then readers would wait.
+            producer.abort_transaction(2.0)
+        self.close()
+
+    def _undelivered(self, sender: Sender) -> Exception:
+        assert sender.failure is not None
+        assert sender.failure_code is not None
+        error = self._kafka.KafkaError(sender.failure_code, sender.failure.reason)
+        return told_by(error, self._account, self._servers, sender.failure)
+
+    def _place(self, *offset_and_text: Any) -> Any:
+        return self._kafka.TopicPartition(self._account.topic, 0, *offset_and_text)
+
+    @property
+    def _servers(self) -> str:
+        return self._properties.get("bootstrap.servers", "")

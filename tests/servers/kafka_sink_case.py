@@ -1,0 +1,92 @@
+"""Kafka sinks as the common suite of sinks wants them: a sink, and a look at what it has shown."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from penstock.common.serialization import SerializationSchema
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from tests.contracts.sink_world import Case, files_in
+
+_numbers = itertools.count()
+
+
+class Texts(SerializationSchema):
+    """Whatever a value is, as text."""
+
+    def serialize(self, element: Any) -> bytes:
+        return str(element).encode()
+
+
+def new_topic(kafka: Any, partitions: int = 1, **config: Any) -> str:
+    topic = f"sink-{next(_numbers)}"
+    kafka.create_topic(topic, partitions, **config)
+    return topic
+
+
+def sink_builder(kafka: Any, topic: str, guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+    serializer = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    return (
+        KafkaSink.builder()
+        .set_bootstrap_servers(kafka.bootstrap)
+        .set_delivery_guarantee(guarantee)
+        .set_transactional_id_prefix(f"tx-{topic}")
+        .set_record_serializer(serializer.set_value_serialization_schema(Texts()).build())
+    )
+
+
+def exactly_once_case(directory: Path, kafka: Any, topic: str | None = None) -> Case:
+    name = topic or new_topic(kafka)
+    sink = sink_builder(kafka, name, DeliveryGuarantee.EXACTLY_ONCE).build()
+    return Case(
+        sink,
+        lambda: [value.decode() for _, value in committed_records(kafka.bootstrap, name)],
+        lambda: files_in(directory / "work"),
+    )
+
+
+def at_least_once_case(directory: Path, kafka: Any, topic: str | None = None) -> Case:
+    name = topic or new_topic(kafka)
+    sink = sink_builder(kafka, name, DeliveryGuarantee.AT_LEAST_ONCE).build()
+    return Case(sink, lambda: [v.decode() for _, v in committed_records(kafka.bootstrap, name)])
+
+
+def committed_records(
+    bootstrap: str, topic: str, isolation: str = "read_committed"
+) -> list[tuple[bytes | None, bytes]]:
+    """Read all there is, partition after partition, as plain a client as can be."""
+    return [(m.key(), m.value()) for m in committed_messages(bootstrap, topic, isolation)]
+
+
+def committed_messages(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "looking",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    messages: list[Any] = []
+    try:
+        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+        for partition in sorted(partitions):
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            at_end = False
+            while not at_end:
+                for message in consumer.consume(10_000, 0.05):
+                    if message.error() is not None:
+                        at_end = True
+                    else:
+                        messages.append(message)
+    finally:
+        consumer.close()
+    return messages
