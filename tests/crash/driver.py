@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -35,8 +36,20 @@ SUPERVISE = [
     *["-D", "restart-strategy.type=fixed-delay"],
     *["-D", "restart-strategy.fixed-delay.attempts=20"],
     *["-D", "restart-strategy.fixed-delay.delay=10 ms"],
-    *["--", str(ROOT / "tests" / "crash" / "pipeline.py")],
+    "--",
 ]
+
+
+class Shape(Protocol):
+    """What a driver has to know of a variant of a job."""
+
+    @property
+    def directory(self) -> str:
+        """Where everything of it is."""
+
+    @property
+    def spark(self) -> bool:
+        """Whether it runs on Spark."""
 
 
 class Driver:
@@ -45,9 +58,12 @@ class Driver:
     With `supervised` the process starts the driver, and starts it again whenever it dies.
     """
 
+    program: ClassVar[str] = "tests.crash.pipeline"
+    """The module that runs the job."""
+
     def __init__(
         self,
-        variant: Variant,
+        variant: Shape,
         environment: Mapping[str, str] | None = None,
         *,
         supervised: bool = False,
@@ -61,7 +77,8 @@ class Driver:
         spelled.write_bytes(msgspec.json.encode(variant))
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
         clean |= QUICK_JVM if variant.spark else {}
-        program = SUPERVISE if supervised else ["-m", "tests.crash.pipeline"]
+        file = str(ROOT.joinpath(*self.program.split(".")).with_suffix(".py"))
+        program = [*SUPERVISE, file] if supervised else ["-m", self.program]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *program, str(spelled)],
