@@ -150,12 +150,14 @@ def new_admin(properties: KafkaProperties) -> Any:
 
 def _quiet(properties: KafkaProperties) -> dict[str, str]:
     # librdkafka would write every failed connection to stderr; callers see and report errors.
-    return {"log_level": "2", **properties.for_librdkafka()}
+    # It would also wait up to 10 s to connect again to a broker that is back.
+    defaults = {"log_level": "2", "reconnect.backoff.max.ms": "1000"}
+    return {**defaults, **properties.for_librdkafka()}
 
 
 def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name if name.endswith("_cb") else name.replace("_", "."): value
+        name if callable(value) else name.replace("_", "."): value
         for name, value in settings.items()
     }
 

@@ -1,0 +1,111 @@
+"""The questions a source asks the broker, and the offsets it commits there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from penstock.connectors.kafka.client import KafkaProperties, confluent, new_admin, new_consumer
+from penstock.connectors.kafka.offsets import Offsets
+from penstock.connectors.kafka.partitions import KafkaTopicPartition
+
+__all__ = ["Broker"]
+
+_REQUEST_SECONDS = 5.0
+
+
+class Broker:
+    """Answers about topics and offsets; every call may block for seconds and raise.
+
+    What is raised is a ``KafkaException`` of confluent-kafka: the broker is away, or does not
+    want. Used by one thread at a time.
+    """
+
+    def __init__(self, properties: KafkaProperties) -> None:
+        self.group = properties.get("group.id") or None
+        self._kafka = confluent()
+        self._admin = new_admin(properties)
+        self._properties = properties
+        self._group_consumer: Any = None
+        self._done: Callable[[str | None], None] = _ignore
+        level = self._kafka.IsolationLevel
+        committed_only = properties.get("isolation.level", "").lower() == "read_committed"
+        self._isolation = level.READ_COMMITTED if committed_only else level.READ_UNCOMMITTED
+
+    def topics(self) -> dict[str, int]:
+        """Return all topics with their numbers of partitions."""
+        found = self._admin.list_topics(timeout=_REQUEST_SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
+
+    def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the first offsets there are."""
+        return self._list(partitions, self._kafka.admin.OffsetSpec.earliest())
+
+    def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the ends: with read_committed, those before the first open transaction."""
+        return self._list(partitions, self._kafka.admin.OffsetSpec.latest())
+
+    def at_time(self, partitions: Collection[KafkaTopicPartition], timestamp: int) -> Offsets:
+        """Return the first offsets not older than a time, of those that have any."""
+        spec = self._kafka.admin.OffsetSpec.for_timestamp(timestamp)
+        return {p: offset for p, offset in self._list(partitions, spec).items() if offset >= 0}
+
+    def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the offsets committed by the group, of those that have any."""
+        asked = [self._kafka.TopicPartition(p.topic, p.partition) for p in partitions]
+        answers = self._consumer().committed(asked, timeout=_REQUEST_SECONDS)
+        for answer in answers:
+            if answer.error is not None:
+                raise self._kafka.KafkaException(answer.error)
+        return {
+            KafkaTopicPartition(answer.topic, answer.partition): answer.offset
+            for answer in answers
+            if answer.offset >= 0
+        }
+
+    def commit(self, offsets: Offsets, done: Callable[[str | None], None]) -> None:
+        """Begin to commit offsets of the group; :meth:`poll` calls ``done``, with an error if any.
+
+        Without a subscription, and so without taking part in the group.
+        """
+        wanted = [self._kafka.TopicPartition(p.topic, p.partition, o) for p, o in offsets.items()]
+        consumer = self._consumer()
+        self._done = done
+        consumer.commit(offsets=wanted, asynchronous=True)
+
+    def poll(self, seconds: float = 0.0) -> None:
+        """Let answers to commits come in."""
+        if self._group_consumer is not None:
+            self._group_consumer.poll(seconds)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._group_consumer is not None:
+            self._group_consumer.close()
+            self._group_consumer = None
+
+    def _list(self, partitions: Collection[KafkaTopicPartition], spec: Any) -> Offsets:
+        if not partitions:
+            return {}
+        asked = {self._kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=self._isolation, request_timeout=_REQUEST_SECONDS
+        )
+        return {
+            KafkaTopicPartition(asked.topic, asked.partition): answer.result().offset
+            for asked, answer in answers.items()
+        }
+
+    def _consumer(self) -> Any:
+        if self._group_consumer is None:
+            self._group_consumer = new_consumer(self._properties, on_commit=self._on_commit)
+        return self._group_consumer
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        errors = [error, *(p.error for p in partitions)]
+        first = next((e for e in errors if e is not None), None)
+        self._done(None if first is None else first.str())
+
+
+def _ignore(error: str | None) -> None:
+    """Nobody waits for an answer."""
