@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo demo-barriers test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,12 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+setup-servers: ## fetch the servers the tests want; what cannot be had is skipped by them
+	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats || echo "going on without: the tests that need it are skipped"
+
+setup-kafka: setup ## fetch a Kafka broker and Spark's Kafka connector, once, into ~/.cache/penstock
+	@$(BIN)/python tools/servers/fetch_kafka.py
 
 demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py

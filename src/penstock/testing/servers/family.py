@@ -1,0 +1,74 @@
+"""A process and its children: signalled together, and killed when their owner dies.
+
+Run as a program, with a pid and when it was born, this file is the guard of one server: it waits
+for the end of its standard input, which comes when its owner is gone however it went, and kills
+the family then. It needs nothing but the standard library, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+__all__ = ["alive", "born", "family", "signal_family"]
+
+
+def born(pid: int) -> int | None:
+    """Return when a process was started, in the kernel's ticks; None if there is none.
+
+    Together with the pid this names a process for good: pids come back.
+    """
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process still runs; a dead one that nobody reaped does not."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] not in (b"Z", b"X")
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all that descend from it and still have a living line to it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))) is not None:
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for member in found:
+        found.extend(children.get(member, ()))
+    return found
+
+
+def signal_family(pid: int, number: signal.Signals) -> list[int]:
+    """Send a signal to a process and its descendants, and return whom it was sent to.
+
+    The process itself is first, so that it does not start new children in place of the killed.
+    """
+    members = family(pid)
+    for member in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, number)
+    return members
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    # The name, in parentheses, may hold spaces: what follows it is state, parent and so on.
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def _guard(pid: int, start: int) -> None:
+    sys.stdin.buffer.read()
+    if born(pid) == start:
+        signal_family(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _guard(int(sys.argv[1]), int(sys.argv[2]))

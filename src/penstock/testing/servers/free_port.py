@@ -1,0 +1,30 @@
+"""A loopback port that stays free while its server is dead."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from penstock.errors import ServerError
+
+__all__ = ["LOOPBACK", "free_port"]
+
+LOOPBACK = "127.0.0.1"
+# Below the ports that the kernel gives to outgoing connections: one of those could sit on the port
+# of a killed server when it comes back.
+_FIRST, _LAST = 20000, 32000
+_TRIES = 200
+
+
+def free_port() -> int:
+    """Return a port nobody listens on, to be bound soon."""
+    for _ in range(_TRIES):
+        port = random.SystemRandom().randint(_FIRST, _LAST)
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            return port
+    message = f"no free port between {_FIRST} and {_LAST}"
+    raise ServerError(message)
