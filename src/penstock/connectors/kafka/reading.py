@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.kafka.client import KafkaProperties, confluent, new_consumer
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
-from penstock.connectors.source import CHUNK_RECORDS, SplitRange
+from penstock.connectors.source import SplitRange
 from penstock.errors import KafkaUnavailableError, LostRecordsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["read_offsets"]
 
 _CONSUMED_AT_ONCE = 10_000
-_POLL_SECONDS = 0.5
+# How long to wait for the last records of a range where some offsets have none.
+_POLL_SECONDS = 0.1
 _WATERMARK_SECONDS = 5.0
 
 
@@ -56,9 +57,9 @@ def _until(
     kafka = confluent()
     deadline = time.monotonic() + seconds
     reason = "no answer"
-    at_once = min(_CONSUMED_AT_ONCE, CHUNK_RECORDS)
+    left = wanted.end - wanted.start
     while True:
-        arrived = consumer.consume(at_once, _POLL_SECONDS)
+        arrived = consumer.consume(min(_CONSUMED_AT_ONCE, left), _POLL_SECONDS)
         records = []
         ended = False
         for message in arrived:
@@ -82,7 +83,8 @@ def _until(
         if records:
             yield records
             deadline = time.monotonic() + seconds
-        if ended or (records and records[-1].offset() + 1 >= wanted.end):
+            left = wanted.end - records[-1].offset() - 1
+        if ended or left <= 0:
             return
         if time.monotonic() >= deadline:
             raise KafkaUnavailableError(properties["bootstrap.servers"], seconds, reason)
