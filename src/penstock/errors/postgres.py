@@ -45,15 +45,17 @@ class UnsuitableTableError(ConnectorError):
 
 
 class UnwritableValueError(ConnectorError):
-    """A value cannot be written into a column of a table."""
+    """A value cannot be written into a column of a table; without column it is a whole record."""
 
-    def __init__(self, column: str, value: object, reason: str) -> None:
+    def __init__(self, column: str | None, value: object, reason: str) -> None:
         self.column = column
         self.value = show(value)
         self.reason = reason
         super().__init__(column, self.value, reason)
 
     def __str__(self) -> str:
+        if self.column is None:
+            return f"record {self.value} cannot be written: {self.reason}"
         return f"column {self.column!r} cannot take {self.value}: {self.reason}"
 
 

@@ -198,6 +198,6 @@ def encoder_of(columns: Mapping[int, str], json_columns: frozenset[str]) -> Enco
                 encode_json(value) if at in special else encode_value(value)
             except (TypeError, ValueError, OverflowError) as error:
                 return UnwritableValueError(columns.get(at, str(at + 1)), value, str(error))
-        return UnwritableValueError("?", values, "its values change while they are written")
+        return UnwritableValueError(None, values, "its values change while they are written")
 
     return encode_with_json if special else encode

@@ -1,0 +1,37 @@
+"""What a checkpoint holds of the rows that wait for their commit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.connectors.postgres.loading import RowBatch
+from penstock.connectors.postgres.row_files import RowPiece
+
+__all__ = ["OwedRows", "decode_owed", "encode"]
+
+
+class OwedRows(msgspec.Struct, frozen=True, array_like=True):
+    """A committable: rows of one subtask that one transaction brings into a table.
+
+    ``prepared`` says that there was a prepared transaction of that gid. It names no server and
+    no role: whoever commits knows where.
+    """
+
+    gid: str
+    table: str
+    batches: list[RowBatch]
+    prepared: bool
+
+    @property
+    def rows(self) -> int:
+        """How many rows these are."""
+        return sum(batch.rows for batch in self.batches)
+
+    @property
+    def pieces(self) -> list[RowPiece]:
+        """Where the rows are, in order."""
+        return [piece for batch in self.batches for piece in batch.pieces]
+
+
+encode = msgspec.msgpack.encode
+decode_owed = msgspec.msgpack.Decoder(OwedRows).decode

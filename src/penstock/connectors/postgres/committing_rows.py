@@ -1,0 +1,139 @@
+"""The driver's second phase: prepared transactions are committed, or their rows loaded again."""
+# ruff: noqa: D102 - the contract documents these methods
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from penstock.connectors.committer import CommitRequest, Committer
+from penstock.connectors.postgres.books import Books
+from penstock.connectors.postgres.committables import OwedRows, decode_owed
+from penstock.connectors.postgres.database import Connection, Database, driver, passes, told
+from penstock.connectors.postgres.fence import end_connections
+from penstock.connectors.postgres.identity import attempt_in
+from penstock.connectors.postgres.names import quoted_text
+from penstock.connectors.postgres.preparing import load_and_commit, prepared_gids, roll_back
+from penstock.connectors.postgres.row_files import RowFiles
+from penstock.errors import (
+    LostPreparedRowsError,
+    LostStagedFileError,
+    PostgresSetupError,
+    RefusedRowsError,
+)
+
+__all__ = ["TransactionCommitter"]
+
+
+class TransactionCommitter(Committer):
+    """Commits what is prepared; what is not, it finds in the ledger or loads from its files."""
+
+    def __init__(self, database: Database, books: Books, files: RowFiles) -> None:
+        self._database = database
+        self._books = books
+        self._files = files
+        self._connection: Connection | None = None
+        self._has_lost_one = False
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        visible: list[OwedRows] = []
+        for at, request in enumerate(requests):
+            owed = decode_owed(request.get_committable())
+            try:
+                if not self._commit(self._connected(), owed):
+                    request.signal_already_committed()
+            except LostStagedFileError as error:
+                lost = LostPreparedRowsError(owed.gid, owed.table, error.path)
+                request.signal_failed_with_known_reason(lost)
+            except (RefusedRowsError, PostgresSetupError) as error:
+                request.signal_failed_with_known_reason(error)
+            except Exception as error:
+                self._disconnect()
+                if not _may_pass(error):
+                    request.signal_failed_with_unknown_reason(error)
+                    continue
+                # Those behind it wait: a later checkpoint must not show first.
+                for waiting in requests[at:]:
+                    waiting.retry_later()
+                break
+            else:
+                visible.append(owed)
+        for owed in visible:
+            self._files.forget(owed.pieces)
+
+    def _commit(self, connection: Connection, owed: OwedRows) -> bool:
+        """Commit; false if that was done before."""
+        psycopg = driver()
+        if owed.prepared:
+            try:
+                connection.execute(f"COMMIT PREPARED {quoted_text(owed.gid)}")
+            except psycopg.errors.UndefinedObject:
+                pass
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported) as e:
+                remedy = f"let who may do it run COMMIT PREPARED '{owed.gid}'"
+                raise PostgresSetupError(repr(self._database), told(e), remedy) from e
+            else:
+                return True
+        if self._books.has(connection, owed.gid):
+            return False
+        return load_and_commit(connection, self._books, owed)
+
+    def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:
+        held = [decode_owed(data) for data in kept]
+        gids = {owed.gid for owed in held}
+        old = [owed for owed in map(decode_owed, gone) if owed.gid not in gids]
+        self._files.forget(piece for owed in old for piece in owed.pieces)
+        try:
+            connection = self._connected()
+            self._books.strike(connection, [owed.gid for owed in old])
+            self._roll_back(connection, gids, below=self._database.identity.number)
+        except Exception:
+            self._disconnect()
+            raise
+
+    def sweep(self, keep: Sequence[bytes]) -> None:
+        held = [decode_owed(data) for data in keep]
+        gids = {owed.gid for owed in held}
+        self._database.patiently("clearing up", lambda _: self._sweep(gids))
+        self._files.sweep(piece for owed in held for piece in owed.pieces)
+
+    def _sweep(self, gids: set[str]) -> None:
+        with self._database.connected("sweep") as connection:
+            # A later attempt may have taken over since this one learned what to keep.
+            self._books.check(connection)
+            self._roll_back(connection, gids, below=self._database.identity.number + 1)
+            self._books.strike_all_but(connection, gids)
+
+    def _roll_back(self, connection: Connection, keep: set[str], *, below: int) -> None:
+        for gid in prepared_gids(connection, self._database.identity.prefix):
+            number = attempt_in(gid)
+            if gid not in keep and number is not None and number < below:
+                roll_back(connection, gid)
+
+    def close(self) -> None:
+        self._database.close()
+        self._disconnect()
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            connection = self._database.connect("commit")
+            if self._has_lost_one:
+                # What the lost one was at must not keep this one waiting.
+                name = self._database.identity.application_name("commit")
+                end_connections(connection, name, self._database)
+            self._connection, self._has_lost_one = connection, False
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._has_lost_one = True
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+
+def _may_pass(error: Exception) -> bool:
+    # "busy": the connection that was lost in the middle of this commit is still at it.
+    errors = driver().errors
+    waits = errors.ObjectNotInPrerequisiteState, errors.LockNotAvailable
+    return passes(error) or isinstance(error, waits)

@@ -1,0 +1,100 @@
+"""Bringing rows into the table, each of the two ways once and only once."""
+
+from __future__ import annotations
+
+from penstock.connectors.postgres.books import Books
+from penstock.connectors.postgres.committables import OwedRows
+from penstock.connectors.postgres.database import Connection, Database, driver, told
+from penstock.connectors.postgres.fence import end_connections
+from penstock.connectors.postgres.loading import load
+from penstock.connectors.postgres.names import quoted_text
+from penstock.errors import LostStagedFileError, PostgresSetupError, RefusedRowsError
+
+__all__ = ["load_and_commit", "prepare", "prepared_gids", "roll_back"]
+
+
+def prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -> None:
+    """Load rows in a transaction of their gid, and prepare it.
+
+    Called at a barrier, in a thread per subtask. ``again`` says that it may have been called
+    before and failed anywhere. A try whose connection broke may have succeeded, or may still
+    succeed: so its connection is ended first, and then what it prepared rolled back.
+    """
+    database.patiently(
+        f"preparing {owed.rows} rows for {owed.table}",
+        lambda number: _prepare(database, books, owed, again=again or number > 0),
+    )
+
+
+def _prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -> None:
+    # Named after the transaction: other subtasks prepare theirs at the same time.
+    purpose = owed.gid.split("-")[5]
+    if again:
+        with database.connected("settle") as connection:
+            end_connections(connection, database.identity.application_name(purpose), database)
+            roll_back(connection, owed.gid)
+    with database.connected(purpose) as connection:
+        connection.execute("BEGIN")
+        # Not held: a prepared transaction would keep the next attempt from taking over.
+        books.check(connection)
+        if not books.enter(connection, owed.gid, owed.rows):
+            return  # an earlier try prepared it, and somebody else has committed that
+        _load(connection, owed)
+        connection.execute(f"PREPARE TRANSACTION {quoted_text(owed.gid)}")
+
+
+def load_and_commit(connection: Connection, books: Books, owed: OwedRows) -> bool:
+    """Load rows in an ordinary transaction; false if they were committed before.
+
+    The ledger's unique gid keeps two of these, and one that is prepared, from both taking place.
+    """
+    with connection.transaction():
+        books.hold(connection)
+        if not books.enter(connection, owed.gid, owed.rows):
+            return False
+        _load(connection, owed)
+    return True
+
+
+def _load(connection: Connection, owed: OwedRows) -> None:
+    psycopg = driver()
+    try:
+        load(connection, owed.table, owed.batches)
+    except LostStagedFileError:
+        raise
+    except psycopg.errors.LockNotAvailable as error:
+        reason = (
+            f"waited too long for a lock: {told(error)}; either somebody locks the table, or "
+            "subtasks have rows of the same unique key: a prepared row keeps the others waiting"
+        )
+        raise RefusedRowsError(owed.table, reason) from error
+    except (
+        psycopg.DataError,
+        psycopg.IntegrityError,
+        psycopg.ProgrammingError,
+        psycopg.InternalError,
+        psycopg.NotSupportedError,
+    ) as error:
+        raise RefusedRowsError(owed.table, told(error)) from error
+
+
+def prepared_gids(connection: Connection, prefix: str) -> list[str]:
+    """Return the prepared transactions of this database whose gids begin so."""
+    rows = connection.execute(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE %s",
+        (f"{prefix}%",),
+    )
+    return [gid for (gid,) in rows]
+
+
+def roll_back(connection: Connection, gid: str) -> None:
+    """Roll a prepared transaction back, if it is there."""
+    psycopg = driver()
+    statement = f"ROLLBACK PREPARED {quoted_text(gid)}"
+    try:
+        connection.execute(statement)
+    except psycopg.errors.UndefinedObject:
+        return
+    except psycopg.errors.InsufficientPrivilege as error:
+        remedy = f"let who may do it run {statement}; use one role for all runs of a job"
+        raise PostgresSetupError(connection.info.dbname, told(error), remedy) from error

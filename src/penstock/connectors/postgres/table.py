@@ -1,0 +1,127 @@
+"""The table a sink writes into: looked at before the first row, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.connectors.postgres.database import Connection
+from penstock.connectors.postgres.names import quoted_table
+from penstock.errors import UnsuitableTableError
+
+__all__ = ["Column", "Table", "look_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that can be written, as the catalog has it."""
+
+    name: str
+    type: str
+    required: bool
+    """Whether it needs a value: it is NOT NULL and has no default."""
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What the catalog says of a table."""
+
+    name: str
+    columns: tuple[Column, ...]
+    unique: tuple[frozenset[str], ...]
+    """The columns of each unique index that ON CONFLICT can use."""
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse columns that are not there, and those that are missing though they must not be."""
+        known = {column.name: column for column in self.columns}
+        for name in columns:
+            if name not in known:
+                reason = f"it has no column {name!r} to write: it has {', '.join(known)}"
+                raise UnsuitableTableError(self.name, reason)
+        missing = [c.name for c in self.columns if c.required and c.name not in columns]
+        if missing:
+            reason = (
+                f"column {missing[0]!r} is NOT NULL without a default, and the rows do not have "
+                f"it: they have {', '.join(columns)}"
+            )
+            raise UnsuitableTableError(self.name, reason)
+
+    def check_keys(self, keys: Sequence[str]) -> None:
+        """Refuse key columns by which a row cannot be found again."""
+        known = {column.name: column for column in self.columns}
+        for name in keys:
+            if name not in known:
+                reason = f"it has no key column {name!r}: it has {', '.join(known)}"
+                raise UnsuitableTableError(self.name, reason)
+            if known[name].nullable:
+                reason = (
+                    f"key column {name!r} may be NULL, and no two NULLs are the same key; "
+                    f"ALTER TABLE {quoted_table(self.name)} ALTER COLUMN … SET NOT NULL"
+                )
+                raise UnsuitableTableError(self.name, reason)
+        if frozenset(keys) not in self.unique:
+            reason = (
+                f"it has no primary key or unique index on ({', '.join(keys)}), "
+                "without which a row cannot be found again; create one"
+            )
+            raise UnsuitableTableError(self.name, reason)
+
+    def check_rows(
+        self, columns: Sequence[str] | None, width: int, arrays: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Refuse rows that do not fit, and return the names of the columns they fill.
+
+        ``arrays`` are positions at which rows have arrays.
+        """
+        names = tuple(c.name for c in self.columns)[:width] if columns is None else tuple(columns)
+        if len(names) != width:
+            reason = (
+                f"the rows have {width} values, and it has {len(self.columns)} columns to write"
+            )
+            raise UnsuitableTableError(self.name, reason)
+        self.check_columns(names)
+        types = {column.name: column.type for column in self.columns}
+        for at in arrays:
+            if types[names[at]] in ("json", "jsonb"):
+                reason = (
+                    f"column {names[at]!r} is {types[names[at]]} and the rows have lists there, "
+                    f"which are written as arrays; set_json_columns({names[at]!r})"
+                )
+                raise UnsuitableTableError(self.name, reason)
+        return names
+
+
+def look_at(connection: Connection, table: str) -> Table:
+    """Read what the catalog says of a table.
+
+    Raises:
+        UnsuitableTableError: if there is none, or the role may not insert into it.
+    """
+    row = connection.execute("SELECT to_regclass(%s)::oid", (quoted_table(table),)).fetchone()
+    if row is None or row[0] is None:
+        reason = "there is no such table in this database (upper and lower case count)"
+        raise UnsuitableTableError(table, reason)
+    oid = row[0]
+    may = connection.execute("SELECT has_table_privilege(%s::oid, 'INSERT')", (oid,)).fetchone()
+    if not may or not may[0]:
+        raise UnsuitableTableError(table, "the role of the dsn may not INSERT into it")
+    columns = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod), "
+        "attnotnull AND NOT atthasdef AND attidentity = '', NOT attnotnull "
+        "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
+        "AND attgenerated = '' AND attidentity <> 'a' ORDER BY attnum",
+        (oid,),
+    ).fetchall()
+    indexes = connection.execute(
+        "SELECT array_agg(a.attname::text) FROM pg_index i, pg_attribute a "
+        "WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indpred IS NULL "
+        "AND i.indexprs IS NULL AND a.attrelid = i.indrelid "
+        "AND a.attnum = ANY(i.indkey[0:i.indnkeyatts - 1]) GROUP BY i.indexrelid",
+        (oid,),
+    ).fetchall()
+    return Table(
+        table,
+        tuple(Column(*column) for column in columns),
+        tuple(frozenset(names) for (names,) in indexes),
+    )
