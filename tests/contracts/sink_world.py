@@ -3,46 +3,126 @@
 from __future__ import annotations
 
 import errno
+import gc
+import hashlib
+import importlib
 import os
+import runpy
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import cloudpickle
 import pyarrow.parquet as pq
 import pytest
 
+import penstock.connectors
 from penstock.common import Row, Types
 from penstock.common.serialization import Encoder
 from penstock.connectors.buckets import BucketAssigner
+from penstock.connectors.callable_sink import AtLeastOnceSink
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.committer import Committer, CommitterContext
 from penstock.connectors.committing import CommitReport, commit_all
 from penstock.connectors.file_sink import FileSink
 from penstock.connectors.parquet import ParquetBulkWriters
+from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.rolling import RollingPolicy
 from penstock.connectors.sink import PublisherContext, Sink, SinkCut, SinkWriter, WriterContext
 
 PARALLELISM = 2
 
 
+OWN_SINK = Path(__file__).parents[2] / "examples" / "own_sink.py"
+
+Fixture = Callable[[str], Any]
+"""Gives the value of a fixture, started only if a case asks for it."""
+
+
+class Shows(Enum):
+    """When output can be seen, in a job without checkpoints."""
+
+    WITH_MICRO_BATCHES = auto()
+    AT_THE_END = auto()
+
+
 @dataclass
 class Case:
-    """A sink, and a way to see what it has shown so far; files apart from their order."""
+    """A sink, and a way to see what it has shown so far.
+
+    ``leftovers`` are places where something lies that nobody is meant to see. ``record`` makes a
+    record of a text.
+    """
 
     sink: Sink
     shown: Callable[[], list[str]]
     leftovers: Callable[[], list[Path]] = list
     record: Callable[[str], Any] = field(default=lambda text: text)
     type_info: Any = field(default_factory=Types.STRING)
+    shows: Shows = Shows.AT_THE_END
+    keeps_order: bool = True
+    """Whether what is shown tells in which order one subtask wrote it."""
+    has_connections: bool = False
+
+    def bury(self) -> None:
+        """Close what the dead held open, as the operating system would."""
+        if self.has_connections:
+            gc.collect(1)
 
 
-def collecting(directory: Path) -> Case:
+def printing(directory: Path, fixture: Fixture) -> Case:
+    lines: list[str] = []
+    capsys = fixture("capsys")
+
+    def shown() -> list[str]:
+        printed = capsys.readouterr().out.splitlines()
+        lines.extend(line.removeprefix("1> ") for line in printed)
+        return [line.removeprefix("2> ") for line in lines]
+
+    return Case(PrintSink(), shown, shows=Shows.WITH_MICRO_BATCHES)
+
+
+def collecting(directory: Path, fixture: Fixture) -> Case:
     received: list[str] = []
     work = directory / "work"
-    return Case(CollectSink(received.extend), lambda: list(received), lambda: files_in(work))
+    return Case(
+        CollectSink(received.extend),
+        lambda: list(received),
+        lambda: files_in(work),
+        shows=Shows.WITH_MICRO_BATCHES,
+    )
+
+
+def by_one_function(directory: Path, fixture: Fixture) -> Case:
+    received: list[str] = []
+    sink = AtLeastOnceSink(received.extend)
+    return Case(sink, lambda: list(received), shows=Shows.WITH_MICRO_BATCHES)
+
+
+def by_five_functions(directory: Path, fixture: Fixture) -> Case:
+    """The sink that the documentation shows."""
+    database = directory / "orders.db"
+    sink: Sink = runpy.run_path(str(OWN_SINK))["sqlite_sink"](database)
+
+    def column(name: str, table: str) -> list[str]:
+        if not database.exists():
+            return []
+        with closing(sqlite3.connect(database)) as connection:
+            query = f"SELECT {name} FROM {table} ORDER BY rowid"
+            return [value for (value,) in connection.execute(query)]
+
+    return Case(
+        sink,
+        lambda: column("value", "orders"),
+        lambda: [*files_in(directory / "work"), *map(Path, column("name", "staged"))],
+        has_connections=True,
+    )
 
 
 def visible(target: Path) -> list[Path]:
@@ -66,16 +146,20 @@ def row_files(directory: Path, policy: RollingPolicy) -> Case:
     )
 
 
-def rolled_files(directory: Path) -> Case:
+def rolled_files(directory: Path, fixture: Fixture) -> Case:
     return row_files(directory, RollingPolicy.on_checkpoint_rolling_policy())
 
 
-def growing_files(directory: Path) -> Case:
+def growing_files(directory: Path, fixture: Fixture) -> Case:
     """Parts of about 60 bytes, which outlive checkpoints."""
     return row_files(directory, RollingPolicy.default_rolling_policy(part_size=60))
 
 
-def parquet_files(directory: Path) -> Case:
+def large_files(directory: Path, fixture: Fixture) -> Case:
+    return row_files(directory, RollingPolicy.default_rolling_policy(part_size=50_000))
+
+
+def parquet_files(directory: Path, fixture: Fixture) -> Case:
     target = directory / "out"
     row_type = Types.ROW_NAMED(["text"], [Types.STRING()])
     builder = FileSink.for_bulk_format(target, ParquetBulkWriters.for_row_type(row_type))
@@ -90,7 +174,36 @@ def parquet_files(directory: Path) -> Case:
     )
 
 
-TRANSACTIONAL = [collecting, rolled_files, growing_files, parquet_files]
+Make = Callable[[Path, Fixture], Case]
+
+
+def on_a_server(server: str, module: str, name: str) -> Any:
+    """Make a case of one that the tests of a server's sink define."""
+
+    def make(directory: Path, fixture: Fixture) -> Case:
+        cases = importlib.import_module(f"tests.servers.{module}")
+        case: Case = getattr(cases, name)(fixture(server), directory)
+        return case
+
+    make.__name__ = f"{server}_{name.removesuffix('_case')}"
+    return pytest.param(make, marks=getattr(pytest.mark, server), id=make.__name__)
+
+
+def name_of(make: Make) -> str:
+    return make.__name__
+
+
+TRANSACTIONAL: list[Any] = [
+    collecting,
+    rolled_files,
+    growing_files,
+    parquet_files,
+    by_five_functions,
+]
+TAKING_ANYTHING: list[Any] = [printing, by_one_function, collecting, large_files]
+SHOWING_WHAT_COUNTS: list[Any] = [*TAKING_ANYTHING, parquet_files, by_five_functions]
+SHOWING_WHAT_IS_STAGED: list[Any] = []
+LARGE = "x" * 70_000
 
 
 class Attempt:
@@ -103,61 +216,93 @@ class Attempt:
         name: str = "a1",
         restored: Sequence[bytes] = (),
         parallelism: int = PARALLELISM,
+        *,
+        job: str = "job",
+        checkpointed: bool = True,
     ) -> None:
+        # A server keeps books about jobs, and tests share it.
+        birth = hashlib.blake2b(f"{directory} {job}".encode(), digest_size=6).hexdigest()
         self._case = case
-        self._directory = directory
         self._name = name
+        self._job = f"{job}-{birth}"
+        self._birth = birth
+        self._staging_dir = directory / f"staging-{job}" / "step"
+        self._work_dir = directory / "work" / job / "step"
         self._parallelism = parallelism
         self._batch = 0
         self.publisher = case.sink.publisher(
             PublisherContext(
-                parallelism, "the sink", directory / "work" / "step", "job", name, True, restored
+                parallelism=parallelism,
+                name="the sink",
+                work_dir=self._work_dir,
+                job=self._job,
+                attempt=name,
+                checkpointed=checkpointed,
+                restored=restored,
+                birth=birth,
             )
         )
 
-    def writer(
-        self, subtask: int, *, batch: int | None = None, task_attempt: int = 0
-    ) -> SinkWriter:
-        batch = self._batch if batch is None else batch
+    def writer(self, subtask: int, *, task_attempt: int = 0, type_info: Any = None) -> SinkWriter:
+        """Make the writer of a task attempt in the next micro-batch."""
         in_the_task: Sink = cloudpickle.loads(cloudpickle.dumps(self._case.sink))
         return in_the_task.writer(
             WriterContext(
-                subtask,
-                self._parallelism,
-                self._directory / "staging" / "step",
-                f"{self._name}-{self._batch}-0-{subtask}-0",
-                self._case.type_info,
-                "job",
-                self._name,
-                self._directory / "work" / "step",
+                subtask=subtask,
+                parallelism=self._parallelism,
+                staging_dir=self._staging_dir,
+                name=f"{self._name}-{self._batch}-0-{subtask}-{task_attempt}",
+                type_info=type_info or self._case.type_info,
+                job=self._job,
+                attempt=self._name,
+                work_dir=self._work_dir,
             )
         )
 
-    def stage(self, subtask: int, texts: Sequence[str]) -> bytes:
-        writer = self.writer(subtask)
+    def stage(self, subtask: int, texts: Sequence[str], *, task_attempt: int = 0) -> bytes:
+        writer = self.writer(subtask, task_attempt=task_attempt)
         for text in texts:
             writer.write(self._case.record(text))
         return writer.stage()
 
     def publish(self, *texts: Sequence[str]) -> None:
         """Run a micro-batch, one list per subtask."""
-        self.publisher.publish([self.stage(subtask, part) for subtask, part in enumerate(texts)])
+        self.take([self.stage(subtask, part) for subtask, part in enumerate(texts)])
+
+    def take(self, staged: Sequence[bytes]) -> None:
+        """Publish a micro-batch; its staged files go, as they do in the engine."""
+        self.publisher.publish(staged)
         self._batch += 1
+        for path in files_in(self._staging_dir):
+            path.unlink()
 
     def cut(self, checkpoint: int = 1, *, roll_all: bool = True) -> SinkCut:
         return self.publisher.at_barrier(checkpoint, roll_all=roll_all)()
 
     def commit(self, committables: Sequence[bytes]) -> CommitReport:
-        return commit_all(
-            self.committer(), committables, retries=0, pause=lambda _: None, step="the sink"
-        )
+        with closing(self.committer()) as committer:
+            return commit_all(
+                committer, committables, retries=0, pause=lambda _: None, step="the sink"
+            )
+
+    def sweep(self, keep: Sequence[bytes]) -> None:
+        with closing(self.committer()) as committer:
+            committer.sweep(keep)
+
+    def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:
+        with closing(self.committer()) as committer:
+            committer.discard(gone, kept)
 
     def committer(self) -> Committer:
         """Make a committer that knows nothing of earlier ones."""
-        context = CommitterContext("job", self._name, "the sink", self._directory / "work" / "step")
-        committer = self._case.sink.committer(context)
+        committer = self.optional_committer()
         assert committer is not None
         return committer
+
+    def optional_committer(self) -> Committer | None:
+        return self._case.sink.committer(
+            CommitterContext(self._job, self._name, "the sink", self._work_dir, birth=self._birth)
+        )
 
 
 class Killed(BaseException):
@@ -191,3 +336,37 @@ def killed_at(
         for name in _FILE_OPERATIONS:
             patch.setattr(os, name, faulty(name, getattr(os, name)))
         yield done
+
+
+_MORTAL = (str(Path(penstock.connectors.__file__).parent), str(OWN_SINK))
+
+
+class Lines:
+    """Counts the lines of sinks that run in this thread."""
+
+    def __init__(self, dies_before: int | None = None) -> None:
+        self.run = 0
+        self._dies_before = dies_before
+
+    def __enter__(self) -> Lines:
+        self._before = sys.gettrace()
+        sys.settrace(self._enters)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _enters(self, frame: FrameType, event: str, arg: object) -> Any:
+        return self._runs if frame.f_code.co_filename.startswith(_MORTAL) else None
+
+    def _runs(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self.run += 1
+            if self.run == self._dies_before:
+                raise Killed
+        return self._runs
+
+
+def some_lines(count: int, most: int = 40) -> list[int]:
+    """Choose lines to die before, the first and the last among them."""
+    return sorted({1 + (count - 1) * n // (most - 1) for n in range(most)})

@@ -1,100 +1,44 @@
-"""What every sink promises, wherever it writes."""
+"""What every sink promises, wherever it writes; in a job without checkpoints."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import itertools
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 from penstock.common import Types
-from penstock.common.serialization import Encoder
-from penstock.connectors.buckets import BucketAssigner
-from penstock.connectors.collect import CollectSink
-from penstock.connectors.committer import CommitterContext
 from penstock.connectors.committing import commit_all
 from penstock.connectors.discard import DiscardingSink
-from penstock.connectors.file_sink import FileSink
-from penstock.connectors.print_sink import PrintSink
-from penstock.connectors.rolling import RollingPolicy
-from penstock.connectors.sink import PublisherContext, Sink, SinkCut, SinkWriter, WriterContext
-
-PARALLELISM = 2
-
-
-@dataclass
-class Case:
-    """A sink of strings and a way to see what it has shown so far, apart from its order."""
-
-    sink: Sink
-    shown: Callable[[], list[str]]
-    shows_at_the_end: bool = False
+from penstock.connectors.sink import SinkCut
+from tests.contracts.sink_world import (
+    SHOWING_WHAT_COUNTS,
+    SHOWING_WHAT_IS_STAGED,
+    TAKING_ANYTHING,
+    Attempt,
+    Case,
+    Shows,
+    by_one_function,
+    name_of,
+    printing,
+)
 
 
-def printing(directory: Path, capsys: pytest.CaptureFixture[str]) -> Case:
-    lines: list[str] = []
-
-    def shown() -> list[str]:
-        lines.extend(line.removeprefix("1> ") for line in capsys.readouterr().out.splitlines())
-        return [line.removeprefix("2> ") for line in lines]
-
-    return Case(PrintSink(), shown)
+@pytest.fixture(params=[*SHOWING_WHAT_COUNTS, *SHOWING_WHAT_IS_STAGED], ids=name_of)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return request.param(tmp_path, request.getfixturevalue)
 
 
-def collecting(directory: Path, capsys: pytest.CaptureFixture[str]) -> Case:
-    received: list[str] = []
-    return Case(CollectSink(received.extend), lambda: list(received))
+counting_only = pytest.mark.parametrize("case", SHOWING_WHAT_COUNTS, ids=name_of, indirect=True)
+taking_anything = pytest.mark.parametrize("case", TAKING_ANYTHING, ids=name_of, indirect=True)
 
 
-def filing(directory: Path, capsys: pytest.CaptureFixture[str]) -> Case:
-    def shown() -> list[str]:
-        files = [path for path in target.rglob("part-*") if ".staging" not in str(path)]
-        return [line for path in sorted(files) for line in path.read_text().splitlines()]
-
-    target = directory / "out"
-    builder = FileSink.for_row_format(str(target), Encoder.simple_string_encoder())
-    builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-    builder.with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=50_000))
-    return Case(builder.build(), shown, shows_at_the_end=True)
-
-
-@pytest.fixture(params=[printing, collecting, filing], ids=lambda make: make.__name__)
-def case(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    return request.param(tmp_path, capsys)
-
-
-@pytest.fixture
-def attempt(case: Case, tmp_path: Path) -> Callable[[int, int, int], SinkWriter]:
-    def make(batch: int, subtask: int, try_: int) -> SinkWriter:
-        name = f"0-{batch}-0-{subtask}-{try_}"
-        in_the_task: Sink = cloudpickle.loads(cloudpickle.dumps(case.sink))
-        staging_dir = tmp_path / "staging" / "step"
-        return in_the_task.writer(
-            WriterContext(
-                subtask, PARALLELISM, staging_dir, name, Types.STRING(), job="job", attempt="a1"
-            )
-        )
-
-    return make
-
-
-class Ending:
-    """A publisher in a job without checkpoints, and the end of that job."""
-
-    def __init__(self, sink: Sink, work_dir: Path) -> None:
-        self._sink = sink
-        self._work_dir = work_dir
-        self._inner = sink.publisher(
-            PublisherContext(PARALLELISM, "the sink", work_dir, "job", "a1", checkpointed=False)
-        )
-        self.publish = self._inner.publish
+class Job(Attempt):
+    """A job that takes no checkpoints, and its end."""
 
     def finish(self) -> None:
-        cut = self._inner.at_barrier(0, roll_all=True)()
+        cut = self.cut(0)
         assert cut.state == []
-        context = CommitterContext("job", "a1", "the sink", self._work_dir)
-        committer = self._sink.committer(context)
+        committer = self.optional_committer()
         if committer is None:
             assert cut == SinkCut()
         else:
@@ -103,100 +47,92 @@ class Ending:
             )
             committer.sweep([])
             committer.close()
-        self._inner.close()
+        self.publisher.close()
 
 
 @pytest.fixture
-def publisher(case: Case, tmp_path: Path) -> Ending:
-    return Ending(case.sink, tmp_path / "work" / "step")
+def job(case: Case, tmp_path: Path) -> Job:
+    return Job(case, tmp_path, checkpointed=False)
 
 
-Attempt = Callable[[int, int, int], SinkWriter]
+def in_order(case: Case) -> list[str]:
+    return case.shown() if case.keeps_order else sorted(case.shown())
 
 
-def staged(writer: SinkWriter, values: list[str]) -> bytes:
-    for value in values:
-        writer.write(value)
-    return writer.stage()
-
-
-def test_nothing_shows_before_it_is_published(
-    case: Case, attempt: Attempt, publisher: Ending
-) -> None:
-    staged(attempt(1, 0, 0), ["x"] * 50_000)
+@counting_only
+def test_nothing_shows_before_it_is_published(case: Case, job: Job) -> None:
+    job.stage(0, ["x"] * 50_000)
     assert case.shown() == []
-    publisher.finish()
+    job.finish()
     assert case.shown() == []
 
 
-def test_everything_published_shows_once(case: Case, attempt: Attempt, publisher: Ending) -> None:
+def test_everything_published_shows_once(case: Case, job: Job) -> None:
     for batch in range(3):
-        publisher.publish([staged(attempt(batch, task, 0), [f"{batch}{task}"]) for task in (0, 1)])
-    if not case.shows_at_the_end:
-        assert case.shown() == ["00", "01", "10", "11", "20", "21"]
-    publisher.finish()
+        job.publish([f"{batch}0"], [f"{batch}1"])
+    if case.shows is not Shows.AT_THE_END:
+        assert in_order(case) == ["00", "01", "10", "11", "20", "21"]
+    job.finish()
     assert sorted(case.shown()) == ["00", "01", "10", "11", "20", "21"]
 
 
-def test_values_of_a_subtask_keep_their_order(
-    case: Case, attempt: Attempt, publisher: Ending
-) -> None:
-    for batch in range(5):
-        values = [f"{batch} {number}" for number in range(1000)]
-        publisher.publish([staged(attempt(batch, 0, 0), values), b""])
-    publisher.finish()
-    shown = case.shown()
-    assert shown == [f"{batch} {number}" for batch in range(5) for number in range(1000)]
+def test_values_of_a_subtask_keep_their_order(case: Case, job: Job) -> None:
+    values = [[f"{batch} {number:03}" for number in range(1000)] for batch in range(5)]
+    for batch in values:
+        job.publish(batch, [])
+    job.finish()
+    assert in_order(case) == list(itertools.chain(*values))
 
 
-def test_attempts_that_lost_never_show(case: Case, attempt: Attempt, publisher: Ending) -> None:
-    staged(attempt(1, 0, 0), ["lost"])
-    aborted = attempt(1, 0, 1)
-    aborted.write("aborted")
+@counting_only
+def test_attempts_that_lost_never_show(case: Case, job: Job) -> None:
+    job.stage(0, ["lost"], task_attempt=0)
+    aborted = job.writer(0, task_attempt=1)
+    aborted.write(case.record("aborted"))
     aborted.abort()
-    attempt(1, 0, 2).write("vanished")
-    publisher.publish([staged(attempt(1, 0, 3), ["won"]), staged(attempt(1, 1, 0), [])])
-    publisher.finish()
+    job.writer(0, task_attempt=2).write(case.record("vanished"))
+    job.take([job.stage(0, ["won"], task_attempt=3), job.stage(1, [])])
+    job.finish()
     assert case.shown() == ["won"]
+    assert case.leftovers() == []
 
 
-def test_what_travels_with_the_acknowledgement_is_small(
-    case: Case, attempt: Attempt, publisher: Ending
-) -> None:
+def test_what_travels_with_the_acknowledgement_is_small(case: Case, job: Job) -> None:
     values = [str(number).rjust(100) for number in range(20_000)]
-    entry = staged(attempt(1, 0, 0), values)
+    entry = job.stage(0, values)
     assert len(entry) <= 64 * 1024
-    publisher.publish([entry, b""])
-    publisher.finish()
+    job.take([entry, b""])
+    job.finish()
     assert sorted(case.shown()) == sorted(values)
 
 
-def test_an_empty_micro_batch_shows_nothing(
-    case: Case, attempt: Attempt, publisher: Ending
-) -> None:
-    assert attempt(1, 0, 0).stage() == b""
-    publisher.publish([b"", b""])
-    publisher.finish()
+def test_an_empty_micro_batch_shows_nothing(case: Case, job: Job) -> None:
+    assert job.stage(0, []) == b""
+    job.take([b"", b""])
+    job.finish()
     assert case.shown() == []
 
 
-def test_a_value_may_change_after_it_was_written(
-    case: Case, attempt: Attempt, publisher: Ending, tmp_path: Path
-) -> None:
-    context = WriterContext(0, PARALLELISM, tmp_path / "staging" / "step", "0-1-0-0-0")
-    writer = case.sink.writer(context)
+@taking_anything
+def test_a_value_may_change_after_it_was_written(case: Case, job: Job) -> None:
+    writer = job.writer(0, type_info=Types.PICKLED_BYTE_ARRAY())
     value = [1]
     writer.write(value)
     value.append(2)
     writer.write(value)
-    publisher.publish([writer.stage(), b""])
-    publisher.finish()
+    job.take([writer.stage(), b""])
+    job.finish()
     assert list(map(str, case.shown())) == ["[1]", "[1, 2]"]
 
 
-@pytest.mark.parametrize("sink", [PrintSink(), DiscardingSink()])
-def test_a_sink_without_a_committer_has_nothing_to_cut(sink: Sink, tmp_path: Path) -> None:
-    context = PublisherContext(PARALLELISM, "the sink", tmp_path, "job", "a1", checkpointed=True)
-    publisher = sink.publisher(context)
-    assert publisher.at_barrier(1, roll_all=False)() == SinkCut([], [])
-    assert sink.committer(CommitterContext("job", "a1", "the sink", tmp_path)) is None
+def discarding(directory: Path, fixture: Any) -> Case:
+    return Case(DiscardingSink(), list)
+
+
+@pytest.mark.parametrize("make", [printing, by_one_function, discarding], ids=name_of)
+def test_a_sink_without_a_committer_has_nothing_to_cut(
+    make: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    attempt = Attempt(make(tmp_path, request.getfixturevalue), tmp_path)
+    assert attempt.cut(roll_all=False) == SinkCut([], [])
+    assert attempt.optional_committer() is None

@@ -8,22 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock.errors import PenstockError
 from tests.contracts.sink_world import (
+    LARGE,
     TRANSACTIONAL,
     Attempt,
     Case,
     Killed,
+    Lines,
+    collecting,
     growing_files,
     killed_at,
+    name_of,
+    some_lines,
 )
 
 
-@pytest.fixture(params=TRANSACTIONAL, ids=lambda make: make.__name__)
+@pytest.fixture(params=TRANSACTIONAL, ids=name_of)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return request.param(tmp_path)
+    return request.param(tmp_path, request.getfixturevalue)
 
 
 def test_nothing_shows_before_its_commit(case: Case, tmp_path: Path) -> None:
@@ -56,12 +62,12 @@ def test_what_a_dead_attempt_pre_committed_is_committed_by_the_next(
     dead.cut(2)
     alive = Attempt(case, tmp_path, "a2")
     alive.commit(committables)
-    alive.committer().sweep(committables)
+    alive.sweep(committables)
     assert sorted(case.shown()) == ["a", "b"]
     alive.commit(committables)
     alive.publish(["c"], [])
     alive.commit(alive.cut(3).committables)
-    alive.committer().sweep([])
+    alive.sweep([])
     assert sorted(case.shown()) == ["a", "b", "c"]
     assert case.leftovers() == []
 
@@ -81,21 +87,74 @@ def test_sweeping_spares_what_is_named(case: Case, tmp_path: Path) -> None:
     cut = attempt.cut(roll_all=False)
     attempt.publish(["later"], [])
     attempt.cut(2)
-    Attempt(case, tmp_path, "a2").committer().sweep([*cut.committables, *cut.state])
+    Attempt(case, tmp_path, "a2").sweep([*cut.committables, *cut.state])
     third = Attempt(case, tmp_path, "a3", cut.state)
     third.commit(cut.committables)
     third.commit(third.cut(3).committables)
     assert sorted(case.shown()) == ["b", "x" * 100_000]
 
 
+def test_sweeping_spares_what_a_later_attempt_has_staged(case: Case, tmp_path: Path) -> None:
+    zombie = Attempt(case, tmp_path, "a9")
+    zombie.publish(["never seen"], [])
+    zombie.cut()
+    successor = Attempt(case, tmp_path, "a10")
+    successor.publish([LARGE], ["b"])
+    cut = successor.cut(2)
+    successor.publish(["c"], [])
+    # A sink that fences may refuse a zombie instead.
+    with contextlib.suppress(PenstockError):
+        zombie.sweep([])
+    successor.commit(cut.committables)
+    successor.commit(successor.cut(3).committables)
+    assert sorted(case.shown()) == sorted(["b", "c", LARGE])
+
+
 def test_attempts_and_subtasks_never_collide(case: Case, tmp_path: Path) -> None:
-    attempts = [Attempt(case, tmp_path, name) for name in ("a1", "a2")]
-    for attempt in attempts:
+    committables: list[bytes] = []
+    for name in ("a1", "a2"):
+        attempt = Attempt(case, tmp_path, name)
         attempt.publish(["x"], ["x"])
-    cuts = [attempt.cut() for attempt in attempts]
-    for attempt, cut in zip(attempts, cuts, strict=True):
-        attempt.commit(cut.committables)
+        committables += attempt.cut().committables
+    attempt.commit(committables)
     assert case.shown() == ["x"] * 4
+
+
+def test_what_another_job_restored_is_committed_once_by_whoever_comes_first(
+    case: Case, tmp_path: Path
+) -> None:
+    original = Attempt(case, tmp_path)
+    original.publish(["a"], ["b"])
+    savepoint = original.cut(1)
+    assert savepoint.state == []
+    other = Attempt(case, tmp_path, job="other")
+    other.commit(savepoint.committables)
+    other.sweep(savepoint.committables)
+    assert sorted(case.shown()) == ["a", "b"]
+    original.publish(["of the original"], [])
+    cut = original.cut(2)
+    other.sweep([])
+    other.publish(["of the other"], [])
+    report = original.commit([*savepoint.committables, *cut.committables])
+    assert report.already_committed == len(savepoint.committables)
+    other.commit([*savepoint.committables, *other.cut(1).committables])
+    assert sorted(case.shown()) == ["a", "b", "of the original", "of the other"]
+
+
+def test_discarding_spares_what_is_kept_and_what_came_since(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    cuts = []
+    for checkpoint, text in enumerate(("a", LARGE, "c"), start=1):
+        attempt.publish([text], [])
+        cuts.append(attempt.cut(checkpoint))
+    attempt.commit(cuts[0].committables)
+    attempt.commit(cuts[1].committables)
+    attempt.discard(cuts[0].committables, cuts[1].committables)
+    attempt.discard(cuts[0].committables, cuts[1].committables)
+    attempt.commit(cuts[2].committables)
+    successor = Attempt(case, tmp_path, "a2")
+    successor.commit(cuts[1].committables)
+    assert sorted(case.shown()) == ["a", "c", LARGE]
 
 
 def test_values_of_a_subtask_keep_their_order(case: Case, tmp_path: Path) -> None:
@@ -108,13 +167,77 @@ def test_values_of_a_subtask_keep_their_order(case: Case, tmp_path: Path) -> Non
     assert case.shown() == [str(number) for number in range(48)]
 
 
+@pytest.mark.parametrize(
+    # What is collected dies with the process that collects it.
+    "case",
+    [make for make in TRANSACTIONAL if make is not collecting],
+    ids=name_of,
+    indirect=True,
+)
+def test_a_commit_that_died_before_any_line_is_completed_by_the_next_attempt(
+    case: Case, tmp_path: Path
+) -> None:
+    numbers = itertools.count(1)
+    expected: list[str] = []
+
+    def owing() -> tuple[Attempt, list[bytes]]:
+        number = next(numbers)
+        attempt = Attempt(case, tmp_path, f"a{number}")
+        texts = [f"{number} {LARGE}", f"{number} b"]
+        attempt.publish(texts[:1], texts[1:])
+        expected.extend(texts)
+        return attempt, attempt.cut(number).committables
+
+    attempt, committables = owing()
+    with Lines() as lines:
+        attempt.commit(committables)
+    for line in some_lines(lines.run):
+        attempt, committables = owing()
+        with Lines(dies_before=line), contextlib.suppress(Killed):
+            attempt.commit(committables)
+        case.bury()
+        successor = Attempt(case, tmp_path, f"a{next(numbers)}")
+        successor.commit(committables)
+        successor.sweep(committables)
+        assert sorted(case.shown()) == sorted(expected), line
+    successor.sweep([])
+    assert case.leftovers() == []
+
+
+def test_a_pre_commit_that_died_before_any_line_leaves_nothing_behind(
+    case: Case, tmp_path: Path
+) -> None:
+    numbers = itertools.count(1)
+
+    def publishing(texts: list[str]) -> tuple[int, Attempt]:
+        number = next(numbers)
+        attempt = Attempt(case, tmp_path, f"a{number}")
+        attempt.sweep([])
+        attempt.publish(texts[:1], texts[1:])
+        return number, attempt
+
+    number, attempt = publishing(["never", "committed"])
+    with Lines() as lines:
+        attempt.cut(number)
+    for line in some_lines(lines.run):
+        number, attempt = publishing([f"lost {LARGE}", "lost"])
+        with Lines(dies_before=line), contextlib.suppress(Killed):
+            attempt.cut(number)
+        case.bury()
+    number, attempt = publishing([f"won {LARGE}", "won"])
+    attempt.commit(attempt.cut(number).committables)
+    attempt.sweep([])
+    assert sorted(case.shown()) == ["won", f"won {LARGE}"]
+    assert case.leftovers() == []
+
+
 def test_a_commit_that_died_anywhere_is_completed_by_the_next(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected: list[str] = []
     for operation in itertools.count():
         attempt = Attempt(case, tmp_path, f"a{operation}")
-        texts = [f"{operation} {'x' * 70_000}", f"{operation} b"]
+        texts = [f"{operation} {LARGE}", f"{operation} b"]
         attempt.publish(texts[:1], [])
         attempt.publish(texts[1:], [])
         expected += texts
@@ -123,7 +246,7 @@ def test_a_commit_that_died_anywhere_is_completed_by_the_next(
             attempt.commit(committables)
         attempt.commit(committables)
         assert sorted(case.shown()) == sorted(expected)
-        attempt.committer().sweep([])
+        attempt.sweep([])
         assert case.leftovers() == []
         if len(done) <= operation:
             break
@@ -136,7 +259,7 @@ def test_a_pre_commit_that_failed_anywhere_is_made_up_for_by_the_next(
     expected: list[str] = []
     for operation in itertools.count():
         attempt = Attempt(case, tmp_path, f"a{operation}")
-        texts = [f"{operation} {'x' * 70_000}", f"{operation} b"]
+        texts = [f"{operation} {LARGE}", f"{operation} b"]
         attempt.publish(texts, [])
         got: list[bytes] = []
         with killed_at(operation, monkeypatch, OSError) as done:
@@ -223,7 +346,7 @@ class Engine:
         self._position = restored.position
         self._attempt = Attempt(self._case, self._directory, name, restored.state, parallelism)
         self._attempt.commit(restored.committables)
-        self._attempt.committer().sweep(held_by(self._retained))
+        self._attempt.sweep(held_by(self._retained))
         self._owed: list[bytes] = []
 
     def micro_batch(self) -> None:
@@ -241,7 +364,7 @@ class Engine:
             self._attempt.commit(self._owed)
             self._owed = []
             gone, self._retained = self._retained[:-RETAINED], self._retained[-RETAINED:]
-            self._attempt.committer().discard(held_by(gone), held_by(self._retained))
+            self._attempt.discard(held_by(gone), held_by(self._retained))
 
     def crash(self, parallelism: int) -> None:
         self.look_at_retained()
@@ -257,7 +380,7 @@ class Engine:
 
     def finish(self) -> list[str]:
         self.checkpoint(completes=True, commits=True, roll_all=True)
-        self._attempt.committer().sweep([])
+        self._attempt.sweep([])
         return [str(number) for number in range(self._position)]
 
 
@@ -276,12 +399,16 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.parametrize("make", TRANSACTIONAL, ids=lambda make: make.__name__)
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("make", TRANSACTIONAL, ids=name_of)
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(steps=STEPS)
-def test_each_record_shows_once_through_crashes_and_aborts(make: Any, steps: Any) -> None:
+def test_each_record_shows_once_through_crashes_and_aborts(
+    make: Any, steps: Any, request: pytest.FixtureRequest
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        case = make(Path(directory))
+        case = make(Path(directory), request.getfixturevalue)
         engine = Engine(case, Path(directory))
         for step, arguments in steps:
             getattr(engine, step)(**arguments)
@@ -290,8 +417,10 @@ def test_each_record_shows_once_through_crashes_and_aborts(make: Any, steps: Any
         assert case.leftovers() == []
 
 
-def test_staged_output_does_not_pile_up_behind_retained_checkpoints(tmp_path: Path) -> None:
-    case = growing_files(tmp_path)
+def test_staged_output_does_not_pile_up_behind_retained_checkpoints(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    case = growing_files(tmp_path, request.getfixturevalue)
     engine = Engine(case, tmp_path)
     hidden: list[int] = []
     for _ in range(30):
