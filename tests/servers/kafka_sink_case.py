@@ -41,7 +41,7 @@ def sink_builder(kafka: Any, topic: str, guarantee: DeliveryGuarantee) -> KafkaS
     )
 
 
-def exactly_once_case(directory: Path, kafka: Any, topic: str | None = None) -> Case:
+def exactly_once_case(kafka: Any, directory: Path, topic: str | None = None) -> Case:
     name = topic or new_topic(kafka)
     sink = sink_builder(kafka, name, DeliveryGuarantee.EXACTLY_ONCE).build()
     return Case(
@@ -51,7 +51,7 @@ def exactly_once_case(directory: Path, kafka: Any, topic: str | None = None) -> 
     )
 
 
-def at_least_once_case(directory: Path, kafka: Any, topic: str | None = None) -> Case:
+def at_least_once_case(kafka: Any, directory: Path, topic: str | None = None) -> Case:
     name = topic or new_topic(kafka)
     sink = sink_builder(kafka, name, DeliveryGuarantee.AT_LEAST_ONCE).build()
     return Case(sink, lambda: [v.decode() for _, v in committed_records(kafka.bootstrap, name)])

@@ -20,6 +20,7 @@ def open_producer(properties: KafkaProperties, **settings: Any) -> Any:
     defaults = {
         "partitioner": "murmur2_random",
         "queue.buffering.max.messages": 2 * _LARGEST_QUEUE,
+        "socket.nagle.disable": True,
     }
     return new_producer(
         KafkaProperties({**defaults, **properties}), delivery_report_only_error=True, **settings

@@ -1,5 +1,6 @@
 """Sources and sinks of data streams, under PyFlink's module names."""
 
+from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.sink import Sink
 from penstock.connectors.source import Source
 from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
@@ -30,6 +31,7 @@ __all__ = [
     "AtLeastOnceSink",
     "BucketAssigner",
     "DataGeneratorSource",
+    "DeliveryGuarantee",
     "DiscardingSink",
     "FileEnumeratorProvider",
     "FileSink",

@@ -1,0 +1,196 @@
+"""Records that wait for their checkpoint: from the task to the committable, without a broker."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common.serialization import SerializationSchema, SimpleStringSchema
+from penstock.connectors.kafka.record_blocks import (
+    BlockBuffer,
+    DamagedBlocksError,
+    read_blocks,
+)
+from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.sink_publisher import StagedPublisher
+from penstock.connectors.kafka.staged_part import (
+    Account,
+    StagedPart,
+    decode_part,
+    decode_piece,
+)
+from penstock.connectors.kafka.staging_writer import StagingWriter
+from penstock.connectors.sink import WriterContext
+from penstock.connectors.staging_area import StagingArea
+from penstock.errors import CorruptStagedRecordsError, KafkaRecordError, LostStagedFileError
+
+ACCOUNT = Account("id", "group", "topic")
+
+
+class FirstCharacter(SerializationSchema):
+    def serialize(self, element: Any) -> bytes:
+        return str(element)[:1].encode()
+
+
+def schema() -> KafkaRecordSerializationSchema:
+    return (
+        KafkaRecordSerializationSchema.builder()
+        .set_topic("topic")
+        .set_key_serialization_schema(FirstCharacter())
+        .set_value_serialization_schema(SimpleStringSchema())
+        .build()
+    )
+
+
+def area_in(directory: Path, attempt: str = "a1") -> StagingArea:
+    return StagingArea(directory, "job", "step", attempt)
+
+
+def staged(directory: Path, texts: list[str], name: str = "n", largest: int = 10**6) -> bytes:
+    context = WriterContext(0, 1, directory / "no", name, None, "job", "a1", directory)
+    writer = StagingWriter(context, area_in(directory), schema(), largest)
+    for text in texts:
+        writer.write(text)
+    return writer.stage()
+
+
+def parts_of(directory: Path, *batches: list[bytes], checkpoint: int = 1) -> list[StagedPart]:
+    publisher = StagedPublisher(ACCOUNT, area_in(directory), 1)
+    for batch in batches:
+        publisher.publish(batch)
+    cut = publisher.at_barrier(checkpoint, roll_all=True)()
+    assert cut.state == []
+    return [decode_part(data) for data in cut.committables]
+
+
+def texts_in(part: StagedPart, root: Path | None = None) -> list[str]:
+    return [m["value"].decode() for _, messages in part.blocks(root) for m in messages]
+
+
+MESSAGES = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.fixed_dictionaries(
+            {"value": st.none() | st.binary(max_size=20)},
+            optional={"key": st.none() | st.binary(max_size=9), "timestamp": st.integers(0, 2**60)},
+        ),
+    ),
+    max_size=30,
+)
+
+
+@given(MESSAGES)
+def test_messages_come_back_in_the_order_of_their_topic(messages: list[Any]) -> None:
+    blocks: list[bytes] = []
+    buffer = BlockBuffer(blocks.append)
+    for topic, message in messages:
+        buffer.add(topic, message, 90_000)
+    buffer.end()
+    read = list(read_blocks(io.BytesIO(b"".join(blocks))))
+    for topic in ("a", "b"):
+        came = [message for name, block in read if name == topic for message in block]
+        assert came == [message for name, message in messages if name == topic]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["cut", "flip"]))
+def test_a_damaged_block_is_never_read_as_records(at: int, damage: str) -> None:
+    blocks: list[bytes] = []
+    buffer = BlockBuffer(blocks.append)
+    buffer.add("topic", {"value": b"something"}, 9)
+    buffer.end()
+    data = bytearray(b"".join(blocks))
+    at %= len(data)
+    if damage == "flip":
+        data[at] ^= 1
+    else:
+        del data[max(at, 1) :]
+    with pytest.raises(DamagedBlocksError):
+        list(read_blocks(io.BytesIO(bytes(data))))
+
+
+def test_few_records_travel_in_the_checkpoint_and_leave_no_file(tmp_path: Path) -> None:
+    batches = [[staged(tmp_path, ["a"], "1")], [staged(tmp_path, ["b", "c"], "2")]]
+    (part,) = parts_of(tmp_path, *batches)
+    assert part.paths() == []
+    assert part.records == 3
+    assert texts_in(part) == ["a", "b", "c"]
+    assert not list(tmp_path.rglob("*.piece"))
+
+
+def test_many_records_lie_in_files_that_a_part_names_by_relative_paths(tmp_path: Path) -> None:
+    large = [str(number) * 1000 for number in range(10, 90)]
+    batches = [
+        [staged(tmp_path, ["a"], "1")],
+        [staged(tmp_path, large, "2")],
+        [staged(tmp_path, ["b"], "3")],
+        [staged(tmp_path, ["c"], "4")],
+    ]
+    (part,) = parts_of(tmp_path, *batches)
+    assert texts_in(part) == ["a", *large, "b", "c"]
+    assert len(part.paths()) == 3
+    part.check()
+    moved = tmp_path / "moved"
+    area_in(tmp_path).root.rename(moved)
+    assert texts_in(part, moved) == ["a", *large, "b", "c"]
+    with pytest.raises(LostStagedFileError):
+        part.check()
+
+
+def test_parts_are_counted_by_those_who_have_something(tmp_path: Path) -> None:
+    entries = [staged(tmp_path, ["a"]), b"", staged(tmp_path, ["c"])]
+    parts = parts_of(tmp_path, entries, checkpoint=7)
+    assert [(p.checkpoint, p.part, p.parts, texts_in(p)) for p in parts] == [
+        (7, 0, 2, ["a"]),
+        (7, 1, 2, ["c"]),
+    ]
+    assert parts_of(tmp_path, [b"", b"", b""]) == []
+
+
+def test_nothing_staged_is_nothing_told(tmp_path: Path) -> None:
+    assert staged(tmp_path, []) == b""
+
+
+def test_what_travels_with_the_acknowledgement_is_small(tmp_path: Path) -> None:
+    assert len(staged(tmp_path, ["x" * 100] * 550, "1")) < 64 * 1024
+    entry = staged(tmp_path, ["x" * 100] * 1000, "2")
+    assert len(entry) < 100
+    assert decode_piece(entry).records == 1000
+
+
+def test_an_aborted_writer_leaves_no_file(tmp_path: Path) -> None:
+    context = WriterContext(0, 1, tmp_path / "no", "n", None, "job", "a1", tmp_path)
+    writer = StagingWriter(context, area_in(tmp_path), schema(), 10**6)
+    for _ in range(500):
+        writer.write("x" * 1000)
+    assert list(tmp_path.rglob("*.piece"))
+    writer.abort()
+    assert not list(tmp_path.rglob("*.piece"))
+
+
+def test_a_message_that_is_too_large_is_refused_in_the_task(tmp_path: Path) -> None:
+    with pytest.raises(KafkaRecordError, match="it has 102 bytes and message"):
+        staged(tmp_path, ["x" * 101], largest=101)
+    assert staged(tmp_path, ["x" * 100], largest=101)
+
+
+def test_a_damaged_file_is_told_with_its_name(tmp_path: Path) -> None:
+    (part,) = parts_of(tmp_path, [staged(tmp_path, ["x" * 100_000])])
+    (path,) = part.paths()
+    data = bytearray(path.read_bytes())
+    data[500] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptStagedRecordsError, match=path.name):
+        texts_in(part)
+
+
+def test_a_piece_that_changed_before_the_barrier_fails_the_pre_commit(tmp_path: Path) -> None:
+    entry = staged(tmp_path, ["x" * 100_000])
+    (path,) = tmp_path.rglob("*.piece")
+    path.write_bytes(b"")
+    with pytest.raises(LostStagedFileError):
+        parts_of(tmp_path, [entry])
