@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers test test-unit test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,26 +23,34 @@ setup-servers: ## fetch the servers the tests want; what cannot be had is skippe
 setup-kafka: setup ## fetch a Kafka broker and Spark's Kafka connector, once, into ~/.cache/penstock
 	@$(BIN)/python tools/servers/fetch_kafka.py
 
+setup-nats: ## have a nats-server: the system's, or Debian's package in ~/.cache/penstock
+	@tools/servers/fetch_nats.sh
+
 demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py
 
 demo-barriers: setup ## a job under a backlog: aligned checkpoints beside unaligned ones, and a kill -9 in between
 	@$(BIN)/python examples/barriers.py
 
-test: setup ## all tests: unit, then on Spark, then with killed processes
+test: setup setup-servers ## all tests: unit, against servers, on Spark, then with killed processes
 	@$(BIN)/python -m pytest
 
-test-unit: setup ## the tests that need no Spark (seconds)
-	@$(BIN)/python -m pytest -m "not spark and not crash"
+test-unit: setup ## the tests that need neither Spark nor servers (seconds)
+	@$(BIN)/python -m pytest -m "not spark and not crash and not kafka and not postgres and not nats"
+
+test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL and NATS servers, without Spark
+	@$(BIN)/python -m pytest -m "(kafka or postgres or nats) and not spark and not crash"
 
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
 
-test-crash: setup ## the tests that kill real processes, then 410 schedules of faults made from seeds
+test-crash: setup ## the tests that kill real processes, then 460 schedules of faults made from seeds
 	@$(BIN)/python -m pytest -m crash
 	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family joined --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family spark --seeds 1-10 --at-once 1
+	@$(BIN)/python -m tests.crash.orders --seeds 1-40
+	@$(BIN)/python -m tests.crash.orders --family spark --seeds 1-10
 
 check: setup ## ruff and strict mypy
 	@$(BIN)/ruff check .

@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
 import pytest
 from hypothesis import settings
+
+from penstock.errors import MissingServerError
+from penstock.testing.servers.kafka_broker import KafkaBroker
+from penstock.testing.servers.nats_server import NatsServer
+from penstock.testing.servers.postgres_server import PostgresServer
+from penstock.testing.servers.server_process import ServerProcess
 
 # Enough to find what is there to find, few enough for tests that take seconds.
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.load_profile("quick")
 
+Server = TypeVar("Server", bound=ServerProcess)
+_started: list[ServerProcess] = []
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the quick tests first: a broken unit should not wait for a JVM."""
-    tier = {"crash": 2, "spark": 1}
+    tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1}
     items.sort(key=lambda item: max((tier.get(m.name, 0) for m in item.iter_markers()), default=0))
+
+
+def _serve(make: Callable[[], Server]) -> Iterator[Server]:
+    """Start a server for all tests of this process, when the first one asks for it."""
+    try:
+        server = make()
+    except MissingServerError as missing:
+        if os.environ.get("PENSTOCK_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(str(missing))
+    with server:
+        _started.append(server)
+        yield server
+        _started.remove(server)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    yield from _serve(KafkaBroker)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    yield from _serve(PostgresServer)
+
+
+@pytest.fixture(scope="session")
+def nats() -> Iterator[NatsServer]:
+    yield from _serve(NatsServer)
+
+
+@pytest.fixture(autouse=True)
+def _servers_are_up_again() -> None:
+    """Give every test running servers, whatever the test before did to them."""
+    for server in _started:
+        server.resume()
+        server.start()

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import MissingServerError
+from penstock.testing.servers.cache import servers_directory
 
-__all__ = ["KAFKA_VERSION", "KafkaFiles", "connector_jars", "servers_directory"]
+__all__ = ["KAFKA_VERSION", "KafkaFiles", "connector_jars"]
 
-# The version of Spark's own Kafka client. Kafka 4.3.1 was no choice: alone in its cluster and killed
-# between the answer to a commit and the commit's markers, it may forget them when it comes back
-# (KAFKA-20734), and what was committed there is never seen by a reader of committed records.
+# The version of Spark's own Kafka client. Kafka 4.3.1 was no choice: alone in its cluster and
+# killed between the answer to a commit and the commit's markers, it may forget them when it comes
+# back (KAFKA-20734), and no reader of committed records ever sees what was committed.
 KAFKA_VERSION = "3.9.2"
-_DIRECTORY = "PENSTOCK_SERVERS_DIR"
-
-
-def servers_directory() -> Path:
-    """Return the cache of fetched servers: `PENSTOCK_SERVERS_DIR`, or below the user's own."""
-    named = os.environ.get(_DIRECTORY)
-    return Path(named) if named else Path.home() / ".cache" / "penstock" / "servers"
 
 
 @dataclass(frozen=True)

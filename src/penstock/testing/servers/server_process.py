@@ -39,6 +39,7 @@ class ServerProcess(ABC):
     name = "server"
     patience = 60.0
     """How many seconds a start may take."""
+    stop_signal = signal.SIGTERM
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self._owns_directory = directory is None
@@ -98,12 +99,12 @@ class ServerProcess(ABC):
         return self
 
     def stop(self) -> None:
-        """End the server as an administrator would (SIGTERM), and wait for it."""
+        """End the server as an administrator would, and wait for it."""
         if self._process is None:
             return
         self.resume()
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(self.stop_signal)
         try:
             self._process.wait(_PATIENCE_OF_STOP)
         except subprocess.TimeoutExpired:
