@@ -44,8 +44,9 @@ def consumer_fault(config: ConsumerConfig, settings: NatsSettings) -> str | None
     """Say why a durable consumer that is there already cannot be used; None if it can."""
     if config.deliver_subject:
         return f"it pushes messages to {config.deliver_subject!r}, and only pulling can wait"
-    if config.ack_policy is None or str(getattr(config.ack_policy, "value", "")) != "explicit":
-        return "its ack policy is not 'explicit'"
+    # A text when it comes from the server; the enum is one, too.
+    if config.ack_policy != "explicit":
+        return f"its ack policy is {str(config.ack_policy)!r}, not 'explicit'"
     if config.max_deliver is not None and config.max_deliver > 0:
         return f"it gives up a message after {config.max_deliver} deliveries (max_deliver)"
     subjects = config.filter_subjects or [config.filter_subject or _ALL]

@@ -1,0 +1,452 @@
+"""What acknowledging sources promise, against a model of a broker."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.connectors import receiving
+from penstock.connectors.receiving import Receiving
+from penstock.connectors.source import EnumeratorContext, SourceEnumerator
+from penstock.errors import AcknowledgedRecordsError, InvalidJobError, LostReceivedRecordsError
+from tests.unit.connectors.model_broker import ModelBroker, ModelReceiver, ModelSource
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_threads() -> Iterator[None]:
+    """Let the tests take the receiving thread's steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Receiving, "start", lambda self: None)
+        yield
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    counted: Counter[str]
+    positions: dict[str, int]
+    memory: bytes
+
+
+class Job:
+    """A job that counts its records, and forgets what no checkpoint holds when it is killed."""
+
+    def __init__(self, source: ModelSource, work_dir: Path) -> None:
+        self.source = source
+        self._work_dir = work_dir
+        self._attempts = itertools.count(1)
+        self.counted: Counter[str] = Counter()
+        self.enumerator: SourceEnumerator | None = None
+
+    def begin(self, snapshot: Snapshot | None = None) -> None:
+        attempt = f"a{next(self._attempts)}"
+        context = EnumeratorContext(
+            2, self._work_dir, lambda: 0.0, lambda: None, "job", attempt, checkpointed=True
+        )
+        self.counted = Counter()
+        self.enumerator = self.source.enumerator(context)
+        if snapshot is not None:
+            self.counted += snapshot.counted
+            self.enumerator.recall(snapshot.memory)
+        self.enumerator.start({} if snapshot is None else snapshot.positions)
+
+    @property
+    def running(self) -> SourceEnumerator:
+        assert self.enumerator is not None
+        return self.enumerator
+
+    def receive(self) -> None:
+        self.running._receiving.step(0.0)  # type: ignore[attr-defined]
+
+    def run(self, max_records: int = 1_000) -> None:
+        for ranges in self.running.plan(max_records):
+            for part in ranges:
+                for chunk in self.source.read_lists(part):
+                    self.counted.update(chunk)
+
+    def cut(self) -> Snapshot:
+        enumerator = self.running
+        return Snapshot(self.counted.copy(), enumerator.positions(), enumerator.memory())
+
+    def complete(self, snapshot: Snapshot) -> None:
+        self.running.completed(snapshot.positions)
+
+    def checkpoint(self) -> Snapshot:
+        snapshot = self.cut()
+        self.complete(snapshot)
+        return snapshot
+
+    def drain(self) -> None:
+        for _ in range(3):
+            self.source.broker.lose_patience(range(5))
+            self.receive()
+            self.run()
+
+
+def job_on(broker: ModelBroker, work_dir: Path) -> Job:
+    job = Job(ModelSource(broker), work_dir)
+    job.begin()
+    return job
+
+
+def each_once(broker: ModelBroker) -> Counter[str]:
+    return Counter(f"m{number}" for number in range(broker.published))
+
+
+class Mishaps:
+    """A job and its broker, to which anything may happen."""
+
+    def __init__(self, rng: random.Random, broker: ModelBroker, work_dir: Path) -> None:
+        self._rng = rng
+        self._broker = broker
+        self._job = Job(ModelSource(broker), work_dir)
+        self._job.source.max_unacknowledged = rng.choice([3, 10, 100])
+        self._job.begin()
+        self._cuts: list[Snapshot] = []
+        self._completed: Snapshot | None = None
+
+    def publish(self) -> None:
+        self._broker.publish(self._rng.randint(1, 6))
+
+    def receive(self) -> None:
+        with self._losing_acks():
+            self._job.receive()
+
+    def run(self) -> None:
+        self._job.run(self._rng.randint(1, 8))
+
+    def cut(self) -> None:
+        self._cuts.append(self._job.cut())
+
+    def complete(self) -> None:
+        if self._cuts:
+            self._completed = self._cuts.pop(0)
+            if self._rng.random() < 0.7:
+                self._job.complete(self._completed)
+
+    def lose_patience(self) -> None:
+        self._broker.lose_patience([self._rng.randrange(10) for _ in range(3)])
+
+    def send(self) -> None:
+        self._broker.send(self._rng.randint(1, 5))
+
+    def broker_dies(self) -> None:
+        if self._broker.numbered:
+            self._broker.forget_acks(self._rng.randint(1, 5))
+
+    def end_attempt(self) -> None:
+        if self._rng.random() < 0.3:
+            with self._losing_acks():
+                self._job.running.close()
+        self._cuts.clear()
+        self._job.begin(self._completed)
+
+    def happen(self, steps: int) -> None:
+        often = [self.publish, self.receive, self.receive, self.run, self.cut, self.complete]
+        seldom = [self.lose_patience, self.send, self.broker_dies, self.end_attempt]
+        for _ in range(steps):
+            self._rng.choice([*often, *often, *seldom])()
+            assert max(self._job.counted.values(), default=0) <= 1
+
+    def come_to_rest(self) -> Counter[str]:
+        # Fewer may be in flight than there are: it takes checkpoints to get through.
+        for _ in range(2 * self._broker.published):
+            self._broker.lose_patience(())
+            self._job.receive()
+            self._job.run()
+            self._job.checkpoint()
+            if len(self._broker.acknowledged) == self._broker.published:
+                break
+        return self._job.counted
+
+    @contextmanager
+    def _losing_acks(self) -> Iterator[None]:
+        self._broker.loses_acks = self._rng.random() < 0.2
+        yield
+        self._broker.loses_acks = False
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "named"])
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_dies_in_whatever_order_each_message_counts_once(
+    numbered: bool, seed: int
+) -> None:
+    broker = ModelBroker(numbered=numbered)
+    with tempfile.TemporaryDirectory() as work_dir:
+        mishaps = Mishaps(random.Random(seed), broker, Path(work_dir))
+        mishaps.happen(120)
+        assert mishaps.come_to_rest() == each_once(broker)
+    assert sorted(broker.acknowledged) == list(range(broker.published))
+
+
+@pytest.fixture(params=[True, False], ids=["numbered", "named"])
+def broker(request: pytest.FixtureRequest) -> ModelBroker:
+    made = ModelBroker(numbered=request.param)
+    made.publish(10)
+    return made
+
+
+def test_nothing_is_acknowledged_before_a_checkpoint_is_completed(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(4)
+    cut = job.cut()
+    job.run(3)
+    job.receive()
+    assert broker.acknowledged == []
+    job.complete(cut)
+    job.receive()
+    assert broker.acknowledged == [0, 1, 2, 3]
+
+
+def test_a_crash_between_completion_and_acknowledgement_doubles_nothing(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run()
+    snapshot = job.checkpoint()
+    job.begin(snapshot)  # killed: nothing was acknowledged
+    job.drain()
+    assert job.counted == each_once(broker)
+    assert sorted(broker.acknowledged) == list(range(10))
+
+
+def test_what_was_behind_the_cut_of_a_killed_attempt_comes_again(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(6)
+    snapshot = job.checkpoint()
+    job.run()
+    job.begin(snapshot)
+    job.drain()
+    assert job.counted == each_once(broker)
+
+
+def test_a_delivery_that_comes_again_in_flight_is_dropped_and_its_newest_handle_acknowledged(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    broker.lose_patience([])
+    job.receive()
+    job.run()
+    assert job.counted == each_once(broker)
+    job.checkpoint()
+    job.receive()
+    assert broker.last_handles == [(n, n + 11) for n in range(10)]
+
+
+def test_a_memory_stays_small_however_much_was_read(tmp_path: Path) -> None:
+    broker = ModelBroker(numbered=True)
+    job = job_on(broker, tmp_path)
+    sizes = []
+    for _ in range(30):
+        broker.publish(200)
+        job.receive()
+        job.run()
+        job.checkpoint()
+        job.receive()
+        sizes.append(len(job.running.memory()))
+    assert job.counted == each_once(broker)
+    assert max(sizes) < 200
+
+
+def test_a_job_ends_with_everything_acknowledged(broker: ModelBroker, tmp_path: Path) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run()
+    job.checkpoint()
+    job.running.close()
+    assert sorted(broker.acknowledged) == list(range(10))
+
+
+def test_what_an_attempt_gives_up_is_given_back_at_once(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(4)
+    job.checkpoint()
+    job.run(3)
+    job.running.close()
+    assert sorted(broker.waiting) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_snapshot_older_than_what_was_acknowledged_is_refused(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(3)
+    savepoint = job.cut()
+    job.run(3)
+    newest = job.checkpoint()
+    job.receive()
+    with pytest.raises(AcknowledgedRecordsError) as refused:
+        job.begin(savepoint)
+    assert (refused.value.restored, refused.value.acknowledged) == (
+        "record 3 of attempt a1",
+        "record 6 of attempt a1",
+    )
+    with pytest.raises(AcknowledgedRecordsError, match="its beginning"):
+        job.begin()
+    job.begin(newest)
+    job.source.fail_on_data_loss = False
+    job.begin(savepoint)
+    job.drain()
+    assert job.counted == each_once(broker) - Counter(["m3", "m4", "m5"])
+
+
+def test_an_older_snapshot_may_be_taken_while_nothing_behind_it_was_acknowledged(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(3)
+    older = job.checkpoint()
+    job.run(3)
+    job.cut()  # completed, and damaged before anybody was told
+    job.begin(older)
+    job.drain()
+    assert job.counted == each_once(broker)
+
+
+def test_going_back_is_refused_across_ten_attempts(broker: ModelBroker, tmp_path: Path) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(1)
+    snapshot = job.checkpoint()
+    for _ in range(9):
+        job.running.close()
+        job.begin(snapshot)
+    job.receive()
+    job.run(1)
+    ninth = snapshot
+    job.checkpoint()  # by a10
+    with pytest.raises(AcknowledgedRecordsError, match="of attempt a10"):
+        job.begin(ninth)
+
+
+def test_another_job_may_begin_with_the_snapshot(broker: ModelBroker, tmp_path: Path) -> None:
+    job = job_on(broker, tmp_path / "one")
+    job.receive()
+    job.run(4)
+    savepoint = job.cut()
+    other = Job(job.source, tmp_path / "other")
+    other.begin(savepoint)
+    other.drain()
+    assert other.counted == each_once(broker)
+
+
+def test_no_more_is_received_than_may_wait(
+    broker: ModelBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(receiving, "_WARN_OF_STALL_SECONDS", 0.0)
+    job = Job(ModelSource(broker), tmp_path)
+    job.source.max_unacknowledged = 4
+    job.begin()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            job.receive()
+    assert len(broker.waiting) == 6
+    assert caplog.text.count("4 records wait for a checkpoint") == 1
+    job.run()
+    job.checkpoint()
+    job.receive()
+    assert len(broker.waiting) == 2
+
+
+def test_long_checkpoints_ask_the_broker_for_patience(broker: ModelBroker, tmp_path: Path) -> None:
+    job = Job(ModelSource(broker), tmp_path)
+    job.source.extend_after = 0.01
+    job.begin()
+    job.receive()
+    for _ in range(2):
+        time.sleep(0.011)
+        job.receive()
+    assert sorted(number for number, _ in broker.extended) == list(range(10))
+    job.run()
+    job.checkpoint()
+    job.receive()
+    broker.extended.clear()
+    time.sleep(0.011)
+    job.receive()
+    assert broker.extended == []
+
+
+def test_a_source_that_acknowledges_needs_checkpoints(broker: ModelBroker, tmp_path: Path) -> None:
+    context = EnumeratorContext(1, tmp_path, lambda: 0.0, lambda: None, checkpointed=False)
+    with pytest.raises(InvalidJobError, match="enable_checkpointing"):
+        ModelSource(broker).enumerator(context)
+
+
+def test_what_a_receiver_raises_fails_the_job_behind_the_last_record(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    receiving_ = job.running._receiving  # type: ignore[attr-defined]
+    receiving_.error = OSError("gone")
+    job.run()
+    assert job.counted == each_once(broker)
+    with pytest.raises(OSError, match="gone"):
+        job.run()
+
+
+def test_notes_of_a_receiver_come_back(
+    broker: ModelBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelReceiver, "notes", lambda self: {"created": "today"})
+    job = job_on(broker, tmp_path)
+    job.begin(job.cut())
+    assert [context.notes for context in job.source.contexts] == [{}, {"created": "today"}]
+
+
+def test_a_message_without_a_record_is_left_out(
+    broker: ModelBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ModelSource, "deserialize", lambda self, payload: None if payload == b"m3" else "x"
+    )
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run()
+    assert job.counted == {"x": 9}
+
+
+def test_received_records_that_are_gone_are_told(broker: ModelBroker, tmp_path: Path) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    shutil.rmtree(tmp_path / "received")
+    with pytest.raises(LostReceivedRecordsError, match="record 0 is missing"):
+        job.run()
+
+
+def test_logs_of_older_attempts_are_removed(broker: ModelBroker, tmp_path: Path) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.begin()
+    assert [path.name for path in (tmp_path / "received").iterdir()] == ["a2"]
+    job.running.close()
+    assert list((tmp_path / "received").iterdir()) == []
