@@ -69,6 +69,10 @@ class Case:
     keeps_order: bool = True
     """Whether what is shown tells in which order one subtask wrote it."""
     has_connections: bool = False
+    deaths: int = 40
+    """Before how many lines it dies at most, where it dies before any."""
+    stride: int = 1
+    """Of how many file operations one fails, where any may."""
 
     def bury(self) -> None:
         """Close what the dead held open, as the operating system would."""
@@ -183,6 +187,7 @@ def on_a_server(server: str, module: str, name: str) -> Any:
     def make(directory: Path, fixture: Fixture) -> Case:
         cases = importlib.import_module(f"tests.servers.{module}")
         case: Case = getattr(cases, name)(fixture(server), directory)
+        case.has_connections, case.deaths, case.stride = True, 6, 7
         return case
 
     make.__name__ = f"{server}_{name.removesuffix('_case')}"
@@ -193,16 +198,18 @@ def name_of(make: Make) -> str:
     return make.__name__
 
 
-TRANSACTIONAL: list[Any] = [
+WITHOUT_SERVERS: list[Any] = [
     collecting,
     rolled_files,
     growing_files,
     parquet_files,
     by_five_functions,
 ]
+WITH_SERVERS = [on_a_server("kafka", "kafka_sink_case", "exactly_once_case")]
+TRANSACTIONAL = [*WITHOUT_SERVERS, *WITH_SERVERS]
 TAKING_ANYTHING: list[Any] = [printing, by_one_function, collecting, large_files]
-SHOWING_WHAT_COUNTS: list[Any] = [*TAKING_ANYTHING, parquet_files, by_five_functions]
-SHOWING_WHAT_IS_STAGED: list[Any] = []
+SHOWING_WHAT_COUNTS: list[Any] = [*TAKING_ANYTHING, parquet_files, by_five_functions, *WITH_SERVERS]
+SHOWING_WHAT_IS_STAGED = [on_a_server("kafka", "kafka_sink_case", "at_least_once_case")]
 LARGE = "x" * 70_000
 
 
@@ -367,6 +374,6 @@ class Lines:
         return self._runs
 
 
-def some_lines(count: int, most: int = 40) -> list[int]:
+def some_lines(count: int, most: int) -> list[int]:
     """Choose lines to die before, the first and the last among them."""
     return sorted({1 + (count - 1) * n // (most - 1) for n in range(most)})

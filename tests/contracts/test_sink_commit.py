@@ -1,6 +1,7 @@
 """What every sink with a committer promises: each record once, whoever dies when."""
 
 import contextlib
+import functools
 import itertools
 import tempfile
 from dataclasses import dataclass, field
@@ -8,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
 from tests.contracts.sink_world import (
     LARGE,
     TRANSACTIONAL,
+    WITH_SERVERS,
+    WITHOUT_SERVERS,
     Attempt,
     Case,
     Killed,
     Lines,
+    Make,
     collecting,
     growing_files,
     killed_at,
@@ -191,7 +195,7 @@ def test_a_commit_that_died_before_any_line_is_completed_by_the_next_attempt(
     attempt, committables = owing()
     with Lines() as lines:
         attempt.commit(committables)
-    for line in some_lines(lines.run):
+    for line in some_lines(lines.run, case.deaths):
         attempt, committables = owing()
         with Lines(dies_before=line), contextlib.suppress(Killed):
             attempt.commit(committables)
@@ -219,7 +223,7 @@ def test_a_pre_commit_that_died_before_any_line_leaves_nothing_behind(
     number, attempt = publishing(["never", "committed"])
     with Lines() as lines:
         attempt.cut(number)
-    for line in some_lines(lines.run):
+    for line in some_lines(lines.run, case.deaths):
         number, attempt = publishing([f"lost {LARGE}", "lost"])
         with Lines(dies_before=line), contextlib.suppress(Killed):
             attempt.cut(number)
@@ -235,7 +239,7 @@ def test_a_commit_that_died_anywhere_is_completed_by_the_next(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected: list[str] = []
-    for operation in itertools.count():
+    for operation in itertools.count(step=case.stride):
         attempt = Attempt(case, tmp_path, f"a{operation}")
         texts = [f"{operation} {LARGE}", f"{operation} b"]
         attempt.publish(texts[:1], [])
@@ -257,7 +261,7 @@ def test_a_pre_commit_that_failed_anywhere_is_made_up_for_by_the_next(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected: list[str] = []
-    for operation in itertools.count():
+    for operation in itertools.count(step=case.stride):
         attempt = Attempt(case, tmp_path, f"a{operation}")
         texts = [f"{operation} {LARGE}", f"{operation} b"]
         attempt.publish(texts, [])
@@ -384,37 +388,58 @@ class Engine:
         return [str(number) for number in range(self._position)]
 
 
-STEPS = st.lists(
-    st.one_of(
-        st.just(("micro_batch", {})),
-        st.tuples(
-            st.just("checkpoint"),
-            st.fixed_dictionaries(
-                {"completes": st.booleans(), "commits": st.booleans(), "roll_all": st.booleans()}
-            ),
+STEP = st.one_of(
+    st.just(("micro_batch", {})),
+    st.tuples(
+        st.just("checkpoint"),
+        st.fixed_dictionaries(
+            {"completes": st.booleans(), "commits": st.booleans(), "roll_all": st.booleans()}
         ),
-        st.tuples(st.just("crash"), st.fixed_dictionaries({"parallelism": st.integers(1, 3)})),
     ),
-    max_size=20,
+    st.tuples(st.just("crash"), st.fixed_dictionaries({"parallelism": st.integers(1, 3)})),
 )
 
 
-@pytest.mark.parametrize("make", TRANSACTIONAL, ids=name_of)
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+class Run:
+    """Steps of an engine over a sink, and what has to come of them."""
+
+    def __init__(self, make: Make, request: pytest.FixtureRequest) -> None:
+        self._make = make
+        self._fixture = request.getfixturevalue
+
+    def check(self, steps: list[tuple[str, dict[str, Any]]]) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            case = self._make(Path(directory), self._fixture)
+            engine = Engine(case, Path(directory))
+            for step, arguments in steps:
+                getattr(engine, step)(**arguments)
+            expected = engine.finish()
+            assert sorted(case.shown(), key=int) == expected
+            assert case.leftovers() == []
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> Run:
+    return Run(request.param, request)
+
+
+with_some_steps = functools.partial(
+    settings, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(steps=STEPS)
-def test_each_record_shows_once_through_crashes_and_aborts(
-    make: Any, steps: Any, request: pytest.FixtureRequest
-) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        case = make(Path(directory), request.getfixturevalue)
-        engine = Engine(case, Path(directory))
-        for step, arguments in steps:
-            getattr(engine, step)(**arguments)
-        expected = engine.finish()
-        assert sorted(case.shown(), key=int) == expected
-        assert case.leftovers() == []
+
+
+@pytest.mark.parametrize("run", WITHOUT_SERVERS, ids=name_of, indirect=True)
+@with_some_steps(max_examples=15)
+@given(steps=st.lists(STEP, max_size=20))
+def test_each_record_shows_once_through_crashes_and_aborts(run: Run, steps: Any) -> None:
+    run.check(steps)
+
+
+@pytest.mark.parametrize("run", WITH_SERVERS, ids=name_of, indirect=True)
+@with_some_steps(max_examples=2, phases=[Phase.generate])
+@given(steps=st.lists(STEP, min_size=10, max_size=20))
+def test_each_record_shows_once_on_servers_too(run: Run, steps: Any) -> None:
+    run.check(steps)
 
 
 def test_staged_output_does_not_pile_up_behind_retained_checkpoints(
