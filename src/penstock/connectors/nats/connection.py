@@ -48,6 +48,7 @@ class NatsConnection:
         self._settings = settings
         self._name = name
         self._last_error = ""
+        self._is_closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="nats", daemon=True)
         self._thread.start()
@@ -63,6 +64,7 @@ class NatsConnection:
 
     def close(self) -> None:
         """Hang up."""
+        self._is_closing = True
         with contextlib.suppress(Exception):
             self.call(asyncio.wait_for(self.client.close(), _CONNECT_SECONDS))
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -98,7 +100,7 @@ class NatsConnection:
         _log.debug("NATS: %s", self._last_error)
 
     async def _disconnected(self) -> None:
-        if not self.client.is_closed:
+        if not self._is_closing:
             _log.warning(
                 "lost the connection to NATS at %s: waiting for it", self._settings.shown_servers
             )

@@ -61,7 +61,10 @@ class NatsReceiver(Receiver):
         self._must_look = False
         self._created = context.notes.get("created")
         self._highest = int(context.notes.get("highest", 0))
-        self._last: int | None = int(context.notes["last"]) if "last" in context.notes else None
+        self._last: int | None = None
+        """Behind which number a bounded source ends."""
+        if settings.is_bounded and "last" in context.notes:
+            self._last = int(context.notes["last"])
         self._beyond: dict[int, str] = {}
         """By number: how to give back what came behind the end of a bounded source."""
         self.extend_after = settings.ack_wait / 3

@@ -1,0 +1,390 @@
+"""A real JetStream stream, read by jobs that are killed from a server that is killed.
+
+What was published and what the server waits for is asked by plain nats-py, what came out is read
+from plain files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import nats as nats_py
+import pytest
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
+
+from penstock.common.serialization import ByteArraySchema
+from penstock.common.time import Duration
+from penstock.connectors.source import EnumeratorContext, SourceEnumerator
+from penstock.datastream.connectors.nats import NatsSource, NatsSourceBuilder
+from penstock.errors import (
+    MissingStreamError,
+    NatsConnectionError,
+    OtherStreamError,
+    UnfitConsumerError,
+)
+from penstock.testing.servers.free_port import free_port
+from penstock.testing.servers.nats_server import NatsServer
+from tests.servers.nats_program import KILL_AT_ACK, Spec, key_of
+
+pytestmark = pytest.mark.nats
+
+ROOT = Path(__file__).parents[2]
+R = TypeVar("R")
+
+
+def on(server: NatsServer, work: Callable[[JetStreamContext], Awaitable[R]]) -> R:
+    """Do something with a plain client."""
+
+    async def connected() -> R:
+        client = await nats_py.connect(server.url)
+        try:
+            return await work(client.jetstream())
+        finally:
+            await client.close()
+
+    return asyncio.run(connected())
+
+
+def publish(server: NatsServer, stream: str, payloads: list[bytes], subject: str = "all") -> None:
+    async def work(jetstream: JetStreamContext) -> None:
+        await jetstream.add_stream(name=stream, subjects=[f"{stream}.>"])
+        for first in range(0, len(payloads), 1_000):
+            sent = [
+                jetstream.publish(f"{stream}.{subject}", payload)
+                for payload in payloads[first : first + 1_000]
+            ]
+            await asyncio.gather(*sent)
+
+    on(server, work)
+
+
+def consumer_of(server: NatsServer, stream: str, durable: str) -> ConsumerInfo:
+    async def asked(jetstream: JetStreamContext) -> ConsumerInfo:
+        info: ConsumerInfo = await jetstream.consumer_info(stream, durable)
+        return info
+
+    return on(server, asked)
+
+
+class Started:
+    """The program in a process of its own."""
+
+    def __init__(self, spec: Spec, kill_at_ack: str | None = None) -> None:
+        directory = Path(spec.directory)
+        number = len(list(directory.glob("start-*.json")))
+        spelled = directory / f"start-{number}.json"
+        spelled.write_bytes(msgspec.json.encode(spec))
+        self._log = directory / f"start-{number}.log"
+        extra = {} if kill_at_ack is None else {KILL_AT_ACK: kill_at_ack}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.servers.nats_program", str(spelled)],
+                cwd=ROOT,
+                env={**os.environ, **extra},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait(self) -> int:
+        try:
+            return self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(self.words()) from None
+
+    def wait_for_lines(self, output: Path, count: int) -> None:
+        end = time.monotonic() + 30
+        while len(lines_in(output)) < count:
+            assert self._process.poll() is None, self.words()
+            assert time.monotonic() < end, self.words()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def words(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
+
+
+def lines_in(output: Path) -> list[str]:
+    files = [p for p in output.rglob("*") if p.is_file() and not _is_hidden(p, output)]
+    return [line for path in files for line in path.read_text().splitlines()]
+
+
+def _is_hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def assert_each_once(output: Path, count: int) -> None:
+    rows = [tuple(map(int, line.split(","))) for line in lines_in(output)]
+    numbers = Counter(number for _, _, number in rows)
+    lost = count - len(numbers)
+    doubled = [number for number, times in numbers.items() if times > 1]
+    assert (lost, doubled) == (0, [])
+    for key in range(7):
+        counts = sorted(count for of, count, _ in rows if of == key)
+        assert counts == list(range(1, len(counts) + 1)), "state counted each one once"
+    assert all(key == key_of(str(number)) for key, _, number in rows)
+
+
+def test_a_job_killed_around_acknowledgements_counts_each_message_once(
+    nats: NatsServer, tmp_path: Path
+) -> None:
+    publish(nats, "KILLED", [b"%d" % n for n in range(20_000)])
+    spec = Spec(str(tmp_path), nats.url, "KILLED")
+    for kill_at_ack in ("before:1", "half:3", "after:3"):
+        started = Started(spec, kill_at_ack)
+        assert started.wait() == -signal.SIGKILL, started.words()
+        assert consumer_of(nats, "KILLED", "counts").ack_floor.stream_seq < 20_000  # type: ignore[union-attr]
+    last = Started(msgspec.structs.replace(spec, parallelism=3))
+    assert last.wait() == 0, last.words()
+    assert_each_once(spec.output, 20_000)
+    consumer = consumer_of(nats, "KILLED", "counts")
+    assert (consumer.num_ack_pending, consumer.num_pending) == (0, 0)
+
+
+def test_a_killed_server_costs_no_message_and_doubles_none(
+    nats: NatsServer, tmp_path: Path
+) -> None:
+    publish(nats, "OUTAGE", [b"%d" % n for n in range(20_000)])
+    spec = Spec(str(tmp_path), nats.url, "OUTAGE", ack_wait_ms=2_000)
+    started = Started(spec)
+    started.wait_for_lines(spec.output, 2_000)
+    nats.kill()
+    time.sleep(0.3)
+    nats.start()
+    started.wait_for_lines(spec.output, 6_000)
+    started.kill()
+    second = Started(spec)
+    second.wait_for_lines(spec.output, 8_000)
+    nats.kill()
+    nats.start()
+    assert second.wait() == 0, second.words()
+    assert_each_once(spec.output, 20_000)
+    assert consumer_of(nats, "OUTAGE", "counts").num_ack_pending == 0
+
+
+# -- the source by itself ---------------------------------------------------------------------
+
+
+class Reader:
+    """Reads a source as a job would, in this process."""
+
+    def __init__(self, source: NatsSource, work_dir: Path, attempt: str = "a1") -> None:
+        self._source = source
+        context = EnumeratorContext(
+            2, work_dir, time.time, lambda: None, "job", attempt, checkpointed=True
+        )
+        self.enumerator: SourceEnumerator = source.enumerator(context)
+        self.records: list[Any] = []
+        self._is_open = True
+
+    def read(self, *, until: Callable[[], bool] | None = None) -> list[Any]:
+        """Read until something is true, or the end."""
+        until = until or self.enumerator.finished
+        end = time.monotonic() + 20
+        while not until():
+            assert time.monotonic() < end, f"{len(self.records)} records came"
+            for part in (r for ranges in self.enumerator.plan(10_000) for r in ranges):
+                for chunk in self._source.read_lists(part):
+                    self.records += chunk
+            time.sleep(0.01)
+        return self.records
+
+    def checkpoint(self) -> bytes:
+        """Take a checkpoint that completes."""
+        memory = self.enumerator.memory()
+        self.enumerator.completed(self.enumerator.positions())
+        return memory
+
+    def close(self) -> None:
+        """End the attempt."""
+        if self._is_open:
+            self._is_open = False
+            self.enumerator.close()
+
+
+@pytest.fixture
+def readers(tmp_path: Path) -> Iterator[Callable[..., Reader]]:
+    made: list[Reader] = []
+
+    def start(builder: NatsSourceBuilder, memory: bytes | None = None) -> Reader:
+        reader = Reader(builder.build(), tmp_path, f"a{len(made) + 1}")
+        if memory is not None:
+            reader.enumerator.recall(memory)
+        reader.enumerator.start({})
+        made.append(reader)
+        return reader
+
+    yield start
+    for reader in made:
+        reader.close()
+
+
+def builder(server: NatsServer, stream: str) -> NatsSourceBuilder:
+    return (
+        NatsSource.builder()
+        .set_servers(server.url)
+        .set_stream(stream)
+        .set_durable("job")
+        .set_ack_wait(Duration.of_millis(500))
+        .set_bounded()
+    )
+
+
+def test_a_filtered_stream_gives_its_subjects_only(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "FILTERED", [b"%d" % n for n in range(50)], "new")
+    publish(nats, "FILTERED", [b"no"] * 10, "old")
+    publish(nats, "FILTERED", [b"\xff\x00"], "new")
+    publish(nats, "FILTERED", [b"no"], "old")
+    some = builder(nats, "FILTERED").set_subject("FILTERED.new")
+    reader = readers(some.set_deserializer(ByteArraySchema()))
+    assert sorted(reader.read()) == sorted([*(b"%d" % n for n in range(50)), b"\xff\x00"])
+    reader.checkpoint()
+    reader.close()
+    assert consumer_of(nats, "FILTERED", "job").ack_floor.stream_seq >= 61  # type: ignore[union-attr]
+
+
+def test_a_bounded_source_ends_behind_what_was_there_at_first(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "BOUNDED", [b"%d" % n for n in range(30)])
+    first = readers(builder(nats, "BOUNDED"))
+    memory = first.enumerator.memory()
+    publish(nats, "BOUNDED", [b"later"] * 5)
+    assert len(first.read()) == 30
+    first.close()
+    second = readers(builder(nats, "BOUNDED"), memory)
+    assert sorted(map(int, second.read())) == list(range(30))
+    second.checkpoint()
+    second.close()
+    assert consumer_of(nats, "BOUNDED", "job").ack_floor.stream_seq == 30  # type: ignore[union-attr]
+
+
+def test_an_unbounded_source_gives_what_comes(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "ENDLESS", [b"first"])
+    endless = NatsSource.builder().set_servers(nats.url).set_stream("ENDLESS").set_durable("job")
+    reader = readers(endless)
+    reader.read(until=lambda: len(reader.records) == 1)
+    publish(nats, "ENDLESS", [b"second"])
+    assert reader.read(until=lambda: len(reader.records) == 2) == ["first", "second"]
+    assert not reader.enumerator.finished()
+
+
+def test_messages_in_flight_for_longer_than_the_ack_wait_are_not_delivered_again(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "SLOW", [b"%d" % n for n in range(20)])
+    reader = readers(builder(nats, "SLOW"))
+    reader.read()
+    time.sleep(1.2)
+    assert consumer_of(nats, "SLOW", "job").num_redelivered == 0
+    reader.checkpoint()
+
+
+def test_a_consumer_that_was_deleted_is_made_again_and_repeats_nothing(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "DELETED", [b"%d" % n for n in range(20)])
+    first = readers(builder(nats, "DELETED"))
+    first.read()
+    memory = first.checkpoint()
+    first.close()
+    on(nats, lambda jetstream: jetstream.delete_consumer("DELETED", "job"))
+    publish(nats, "DELETED", [b"new"])
+    endless = NatsSource.builder().set_servers(nats.url).set_stream("DELETED").set_durable("job")
+    second = readers(endless, memory)
+    assert second.read(until=lambda: bool(second.records)) == ["new"]
+
+
+def test_a_stream_that_was_made_anew_is_refused(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "ANEW", [b"old"])
+    reader = readers(builder(nats, "ANEW"))
+    reader.read()
+    memory = reader.checkpoint()
+    reader.close()
+    on(nats, lambda jetstream: jetstream.delete_stream("ANEW"))
+    publish(nats, "ANEW", [b"new"])
+    with pytest.raises(OtherStreamError, match="made at"):
+        readers(builder(nats, "ANEW"), memory)
+
+
+def test_a_missing_stream_is_told(nats: NatsServer, readers: Callable[..., Reader]) -> None:
+    with pytest.raises(MissingStreamError, match="'NOWHERE'"):
+        readers(builder(nats, "NOWHERE"))
+
+
+def test_a_server_that_is_not_there_is_told(
+    readers: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.connectors.nats.connection._CONNECT_SECONDS", 0.5)
+    address = f"nats://me:secret@127.0.0.1:{free_port()}"
+    somewhere = NatsSource.builder().set_servers(address).set_stream("S").set_durable("d")
+    with pytest.raises(NatsConnectionError, match="no connection to NATS") as refused:
+        readers(somewhere)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (ConsumerConfig(max_deliver=5), "after 5 deliveries"),
+        (ConsumerConfig(ack_policy=AckPolicy.ALL), "'all', not 'explicit'"),
+        (ConsumerConfig(deliver_subject="push"), "pushes messages to 'push'"),
+        (ConsumerConfig(filter_subject="UNFIT.x"), "it is for UNFIT.x and not for >"),
+    ],
+)
+def test_a_consumer_that_would_lose_messages_is_refused(
+    nats: NatsServer, readers: Callable[..., Reader], config: ConsumerConfig, reason: str
+) -> None:
+    publish(nats, "UNFIT", [])
+    on(nats, lambda jetstream: jetstream.add_consumer("UNFIT", config, durable_name="job"))
+    try:
+        with pytest.raises(UnfitConsumerError, match=reason):
+            readers(builder(nats, "UNFIT"))
+    finally:
+        on(nats, lambda jetstream: jetstream.delete_consumer("UNFIT", "job"))
+
+
+def test_a_consumer_that_allows_little_in_flight_is_warned_about(
+    nats: NatsServer, readers: Callable[..., Reader], caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(nats, "NARROW", [b"%d" % n for n in range(25)])
+    narrow = ConsumerConfig(durable_name="job", max_ack_pending=10, ack_wait=0.5)
+    on(nats, lambda jetstream: jetstream.add_consumer("NARROW", narrow))
+    with caplog.at_level(logging.WARNING):
+        reader = readers(builder(nats, "NARROW"))
+    assert "allows 10 unacknowledged messages" in caplog.text
+    reader.read(until=lambda: len(reader.records) == 10)
+    reader.checkpoint()
+    reader.read(until=lambda: len(reader.records) == 20)
+    reader.checkpoint()
+    assert sorted(map(int, reader.read())) == list(range(25))
+
+
+def test_settings_of_its_own_consumer_follow_the_source(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "CHANGED", [b"x"])
+    readers(builder(nats, "CHANGED")).close()
+    readers(builder(nats, "CHANGED").set_ack_wait(Duration.of_seconds(7)))
+    assert consumer_of(nats, "CHANGED", "job").config.ack_wait == 7
