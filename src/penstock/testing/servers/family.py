@@ -11,9 +11,12 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["alive", "born", "family", "signal_family"]
+__all__ = ["alive", "born", "family", "listens", "signal_family"]
+
+_LISTENING = "0A"
 
 
 def born(pid: int) -> int | None:
@@ -43,6 +46,18 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def listens(pid: int, port: int) -> bool:
+    """Tell whether it is this very process that listens on a port of IPv4."""
+    table = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    rows = (line.split() for line in table)
+    listening = {
+        f"socket:[{row[9]}]"
+        for row in rows
+        if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port
+    }
+    return any(target in listening for target in _open_files(pid))
+
+
 def signal_family(pid: int, number: signal.Signals) -> list[int]:
     """Send a signal to a process and its descendants, and return whom it was sent to.
 
@@ -62,6 +77,12 @@ def _stat(pid: int) -> list[bytes] | None:
     except OSError:
         return None
     return text[text.rindex(b")") + 2 :].split()
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            yield os.readlink(file)
 
 
 def _guard(pid: int, start: int) -> None:

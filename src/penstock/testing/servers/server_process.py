@@ -185,7 +185,7 @@ class ServerProcess(ABC):
     def _await_answer(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + self.patience
-        while not self._answers():
+        while not (self._listens() and self._answers()):
             code = self._process.poll()
             if code is not None:
                 self._forget()
@@ -195,6 +195,14 @@ class ServerProcess(ABC):
                 reason = f"does not answer after {self.patience:.0f} s"
                 raise ServerNotReadyError(self.name, reason, self.log_tail())
             time.sleep(0.05)
+
+    def _listens(self) -> bool:
+        # Somebody else may have taken the port, and would answer as well.
+        assert self._process is not None
+        try:
+            return family.listens(self._process.pid, self.port)
+        except OSError:
+            return False
 
     def _await_end(self, members: Sequence[int]) -> None:
         # Orphans are reaped by whoever adopts them, which may be late: a zombie holds nothing.

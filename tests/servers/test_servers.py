@@ -1,0 +1,308 @@
+"""The servers themselves: what they promise to the tests that kill them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from penstock.errors import MissingServerError, ServerNotReadyError
+from penstock.testing.servers import family
+from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
+from penstock.testing.servers.kafka_broker import KafkaBroker
+from penstock.testing.servers.nats_server import NatsServer
+from penstock.testing.servers.postgres_server import PostgresServer
+from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
+from penstock.testing.servers.small_disk import SmallDisk, small_disk
+
+QUIET = {"log_level": 0}
+
+
+def producer(address: str, **settings: Any) -> Producer:
+    return Producer({"bootstrap.servers": address, **QUIET, **settings})
+
+
+def committed(address: str, topic: str) -> list[bytes | None]:
+    """What a reader of committed records finds in partition 0, up to its end."""
+    settings = {"bootstrap.servers": address, "group.id": topic, "enable.partition.eof": True}
+    isolation = {"isolation.level": "read_committed", "enable.auto.commit": False}
+    reader = Consumer({**settings, **isolation, **QUIET})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes | None] = []
+    try:
+        while (message := reader.poll(10)) is not None and message.error() is None:
+            found.append(message.value())
+    finally:
+        reader.close()
+    assert message is not None, "the reader never got to the end"
+    return found
+
+
+def write_in_a_transaction(transactions: Producer, topic: str, value: bytes) -> None:
+    transactions.begin_transaction()
+    transactions.produce(topic, value)
+    transactions.commit_transaction(30)
+
+
+@pytest.mark.kafka
+def test_a_killed_broker_comes_back_with_what_was_committed_a_moment_before(
+    kafka: KafkaBroker,
+) -> None:
+    topic = kafka.create_topic("killed")
+    transactions = producer(kafka.bootstrap, **{"transactional.id": "killed"})
+    transactions.init_transactions(30)
+    address = kafka.bootstrap
+    for value in (b"1", b"2"):
+        write_in_a_transaction(transactions, topic, value)
+        kafka.kill()
+        kafka.start()
+    assert kafka.bootstrap == address
+    assert committed(address, topic) == [b"1", b"2"]
+
+
+@pytest.mark.kafka
+def test_a_paused_broker_answers_nobody_until_it_goes_on(kafka: KafkaBroker) -> None:
+    topic = kafka.create_topic("paused")
+    client = producer(kafka.bootstrap)
+    client.produce(topic, b"before")
+    assert client.flush(10) == 0
+    kafka.pause()
+    client.produce(topic, b"meanwhile")
+    assert client.flush(0.5) == 1
+    kafka.resume()
+    assert client.flush(10) == 0
+    assert committed(kafka.bootstrap, topic) == [b"before", b"meanwhile"]
+
+
+@pytest.mark.kafka
+def test_a_topic_has_the_settings_it_was_made_with(kafka: KafkaBroker) -> None:
+    kafka.create_topic("settings", 3, cleanup_policy="compact")
+    with pytest.raises(KafkaException, match="already exists"):
+        kafka.create_topic("settings")
+    reader = Consumer({"bootstrap.servers": kafka.direct, "group.id": "settings", **QUIET})
+    assert len(reader.list_topics("settings", timeout=10).topics["settings"].partitions) == 3
+    reader.close()
+
+
+@contextmanager
+def proxied_broker_on_a_small_disk() -> Iterator[tuple[KafkaBroker, CuttingProxy, SmallDisk]]:
+    try:
+        with (
+            small_disk(64) as disk,
+            CuttingProxy(watching=kafka_request(KAFKA_END_TXN)) as proxy,
+            KafkaBroker(data=disk.path / "data", advertised=proxy.port) as broker,
+        ):
+            proxy.target = broker.port
+            yield broker, proxy, disk
+    except MissingServerError as missing:
+        if os.environ.get("PENSTOCK_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(str(missing))
+
+
+@pytest.mark.kafka
+def test_a_commit_may_lose_its_answer_and_a_broker_its_disk() -> None:
+    with proxied_broker_on_a_small_disk() as (broker, proxy, disk):
+        topic = broker.create_topic("cut")
+        transactions = producer(f"{proxy.host}:{proxy.port}", **{"transactional.id": "cut"})
+        transactions.init_transactions(30)
+        proxy.cut_at(2)
+        write_in_a_transaction(transactions, topic, b"1")
+        assert not proxy.await_cut(0)
+        write_in_a_transaction(transactions, topic, b"2")
+        assert proxy.await_cut(0)
+        # The answer was lost, so the client has asked again.
+        assert proxy.seen == 3
+        assert committed(broker.direct, topic) == [b"1", b"2"]
+
+        disk.fill()
+        client = producer(broker.direct, **{"message.timeout.ms": 3000})
+        failures: list[object] = []
+        for _ in range(20):
+            client.produce(topic, os.urandom(100_000), on_delivery=lambda e, _: failures.append(e))
+        client.flush(6)
+        assert any(failures)
+        broker.kill()
+        disk.free()
+        broker.start()
+        assert committed(broker.direct, topic)[:2] == [b"1", b"2"]
+
+
+@pytest.fixture
+def table(postgres: PostgresServer, request: pytest.FixtureRequest) -> str:
+    dsn = postgres.create_database(request.node.name)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TABLE t (n INT)")
+    return dsn
+
+
+def prepare(dsn: str, gid: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.execute(f"PREPARE TRANSACTION '{gid}'")
+
+
+def rows(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT count(*) FROM t").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+@pytest.mark.postgres
+def test_a_prepared_transaction_survives_the_kill_of_the_server(
+    postgres: PostgresServer, table: str
+) -> None:
+    prepare(table, "survivor")
+    for _ in range(3):
+        postgres.kill()
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(table, connect_timeout=1)
+        postgres.start()
+    assert rows(table) == 0
+    with psycopg.connect(table, autocommit=True) as connection:
+        connection.execute("COMMIT PREPARED 'survivor'")
+    postgres.restart()
+    assert rows(table) == 1
+
+
+@pytest.mark.postgres
+def test_killing_the_server_leaves_none_of_its_processes(
+    postgres: PostgresServer, table: str
+) -> None:
+    assert postgres.pid is not None
+    with psycopg.connect(table):
+        members = family.family(postgres.pid)
+        postgres.kill()
+    assert len(members) > 3
+    assert not any(family.alive(member) for member in members)
+
+
+@pytest.mark.postgres
+def test_a_paused_server_is_silent_and_keeps_its_connections(
+    postgres: PostgresServer, table: str
+) -> None:
+    with psycopg.connect(table) as connection:
+        connection.execute("SELECT 1")
+        postgres.pause()
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(table, connect_timeout=1)
+        postgres.resume()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("loss", "committed_rows"), [(Loss.ANSWER, 1), (Loss.REQUEST, 0)])
+def test_a_commit_is_cut_behind_or_before_the_server(
+    postgres: PostgresServer, table: str, loss: Loss, committed_rows: int
+) -> None:
+    prepare(table, f"cut-{loss.value}")
+    watching = request_with(b"COMMIT PREPARED")
+    with CuttingProxy(postgres.port, watching=watching) as proxy:
+        through = table.replace(f":{postgres.port}/", f":{proxy.port}/")
+        with psycopg.connect(through, autocommit=True) as connection:
+            proxy.cut_at(loss=loss)
+            connection.execute("SELECT 1")
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute(f"COMMIT PREPARED 'cut-{loss.value}'")
+        assert proxy.await_cut(5)
+        assert rows(through) == committed_rows
+    with psycopg.connect(table, autocommit=True) as connection:
+        left = connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall()
+        assert len(left) == 1 - committed_rows
+        if left:
+            connection.execute(f"ROLLBACK PREPARED '{left[0][0]}'")
+
+
+@pytest.mark.postgres
+def test_a_proxy_refuses_cuts_and_delays(postgres: PostgresServer) -> None:
+    with CuttingProxy(postgres.port) as proxy:
+        dsn = postgres.dsn(port=proxy.port)
+        connection = psycopg.connect(dsn)
+        proxy.refuse()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(dsn)
+        proxy.pass_through()
+        with psycopg.connect(dsn) as connection:
+            proxy.delay(0.2)
+            begin = time.monotonic()
+            connection.execute("SELECT 1")
+            assert time.monotonic() - begin >= 0.4
+            proxy.cut()
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("SELECT 1")
+
+
+@pytest.mark.nats
+def test_a_message_on_a_stream_survives_the_kill_of_the_server(nats: NatsServer) -> None:
+    async def publish() -> None:
+        import nats as client
+
+        connection = await client.connect(nats.url)
+        stream = connection.jetstream()
+        await stream.add_stream(name="survivor", subjects=["survivor"])
+        await stream.publish("survivor", b"here")
+        await connection.close()
+
+    async def read() -> bytes:
+        import nats as client
+
+        connection = await client.connect(nats.url)
+        subscription = await connection.jetstream().pull_subscribe("survivor", "reader")
+        (message,) = await subscription.fetch(1, timeout=5)
+        await message.ack()
+        await connection.close()
+        return bytes(message.data)
+
+    asyncio.run(publish())
+    nats.kill()
+    assert not nats.running
+    nats.start()
+    assert asyncio.run(read()) == b"here"
+
+
+@pytest.mark.nats
+def test_a_server_that_does_not_come_up_says_why(nats: NatsServer) -> None:
+    with NatsServer() as other:
+        other.stop()
+        other.port = nats.port
+        with pytest.raises(ServerNotReadyError, match=r"NATS ended with 1(.|\n)*in use"):
+            other.start()
+
+
+OWNER = """
+import sys, time
+from penstock.testing.servers.nats_server import NatsServer
+server = NatsServer(sys.argv[1]).start()
+server.pause()
+print(server.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.nats
+def test_a_server_dies_with_its_owner_even_while_it_is_paused(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert family.alive(pid)
+        owner.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while family.alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not family.alive(pid)
