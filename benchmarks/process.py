@@ -56,6 +56,8 @@ class Runner:
     parallelism: int
     driver_memory: str
     timeout: float
+    jars: str = ""
+    """For Spark, besides its own; with commas."""
 
     def run(self, job: Job, label: str) -> dict[str, Any]:
         """Run a job in a fresh process and return what it wrote."""
@@ -82,7 +84,10 @@ class Runner:
                 [sys.executable, "-m", "benchmarks.job", str(spec), str(result)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **environment(self.parallelism, self.driver_memory)},
+                env={
+                    **os.environ,
+                    **environment(self.parallelism, self.driver_memory, self.jars),
+                },
                 start_new_session=True,
             )
         return Started(process, log)

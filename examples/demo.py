@@ -122,15 +122,18 @@ class Watch:
             if line.startswith("driver "):
                 self.tell(f"[yellow]supervisor: {line}[/]")
         for recovery in self._new("recoveries", recoveries(self._directory)):
-            self.tell(
-                f"[yellow]the driver is back (attempt {recovery['attempt']}) and goes on from "
-                f"checkpoint {recovery['checkpoint']}[/]"
-            )
+            self.tell(f"[yellow]{self.comeback(recovery)}[/]")
         for checkpoint in self._new("checkpoints", checkpoints(self._directory)):
             self.tell(
                 f"[green]checkpoint {checkpoint['id']:<3}[/] {checkpoint['duration_s']:5.2f} s, "
                 f"{self.figures(checkpoint)}"
             )
+
+    def comeback(self, recovery: dict[str, Any]) -> str:
+        return (
+            f"the driver is back (attempt {recovery['attempt']}) and goes on from "
+            f"checkpoint {recovery['checkpoint']}"
+        )
 
     def figures(self, checkpoint: dict[str, Any]) -> str:
         return (
