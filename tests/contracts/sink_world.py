@@ -11,7 +11,7 @@ import runpy
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -34,7 +34,15 @@ from penstock.connectors.file_sink import FileSink
 from penstock.connectors.parquet import ParquetBulkWriters
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.rolling import RollingPolicy
-from penstock.connectors.sink import PublisherContext, Sink, SinkCut, SinkWriter, WriterContext
+from penstock.connectors.sink import (
+    PublisherContext,
+    Sink,
+    SinkCut,
+    SinkPublisher,
+    SinkWriter,
+    WriterContext,
+)
+from penstock.errors import PenstockError
 
 PARALLELISM = 2
 
@@ -73,11 +81,18 @@ class Case:
     """Before how many lines it dies at most, where it dies before any."""
     stride: int = 1
     """Of how many file operations one fails, where any may."""
+    publishers: list[SinkPublisher] = field(default_factory=list)
 
     def bury(self) -> None:
         """Close what the dead held open, as the operating system would."""
         if self.has_connections:
             gc.collect(1)
+
+    def close(self) -> None:
+        """Close all its publishers, also those that a real crash would have ended."""
+        for publisher in self.publishers:
+            with suppress(PenstockError):
+                publisher.close()
 
 
 def printing(directory: Path, fixture: Fixture) -> Case:
@@ -205,10 +220,20 @@ WITHOUT_SERVERS: list[Any] = [
     parquet_files,
     by_five_functions,
 ]
-WITH_SERVERS = [on_a_server("kafka", "kafka_sink_case", "exactly_once_case")]
+WITH_SERVERS = [
+    on_a_server("kafka", "kafka_sink_case", "exactly_once_case"),
+    on_a_server("postgres", "postgres_sink_case", "two_phase_case"),
+    on_a_server("postgres", "postgres_sink_case", "single_phase_case"),
+]
 TRANSACTIONAL = [*WITHOUT_SERVERS, *WITH_SERVERS]
 TAKING_ANYTHING: list[Any] = [printing, by_one_function, collecting, large_files]
-SHOWING_WHAT_COUNTS: list[Any] = [*TAKING_ANYTHING, parquet_files, by_five_functions, *WITH_SERVERS]
+SHOWING_WHAT_COUNTS: list[Any] = [
+    *TAKING_ANYTHING,
+    parquet_files,
+    by_five_functions,
+    *WITH_SERVERS,
+    on_a_server("postgres", "postgres_sink_case", "upsert_case"),
+]
 SHOWING_WHAT_IS_STAGED = [on_a_server("kafka", "kafka_sink_case", "at_least_once_case")]
 LARGE = "x" * 70_000
 
@@ -249,6 +274,7 @@ class Attempt:
                 birth=birth,
             )
         )
+        case.publishers.append(self.publisher)
 
     def writer(self, subtask: int, *, task_attempt: int = 0, type_info: Any = None) -> SinkWriter:
         """Make the writer of a task attempt in the next micro-batch."""

@@ -1,6 +1,8 @@
 """What every sink promises, wherever it writes; in a job without checkpoints."""
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from tests.contracts.sink_world import (
 
 
 @pytest.fixture(params=[*SHOWING_WHAT_COUNTS, *SHOWING_WHAT_IS_STAGED], ids=name_of)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return request.param(tmp_path, request.getfixturevalue)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    with contextlib.closing(request.param(tmp_path, request.getfixturevalue)) as case:
+        yield case
 
 
 counting_only = pytest.mark.parametrize("case", SHOWING_WHAT_COUNTS, ids=name_of, indirect=True)

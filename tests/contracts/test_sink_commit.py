@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ from tests.contracts.sink_world import (
 
 
 @pytest.fixture(params=TRANSACTIONAL, ids=name_of)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return request.param(tmp_path, request.getfixturevalue)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    with contextlib.closing(request.param(tmp_path, request.getfixturevalue)) as case:
+        yield case
 
 
 def test_nothing_shows_before_its_commit(case: Case, tmp_path: Path) -> None:
@@ -388,7 +390,7 @@ class Engine:
         return [str(number) for number in range(self._position)]
 
 
-STEP = st.one_of(
+STEP: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
     st.just(("micro_batch", {})),
     st.tuples(
         st.just("checkpoint"),
@@ -408,8 +410,10 @@ class Run:
         self._fixture = request.getfixturevalue
 
     def check(self, steps: list[tuple[str, dict[str, Any]]]) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            case = self._make(Path(directory), self._fixture)
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            contextlib.closing(self._make(Path(directory), self._fixture)) as case,
+        ):
             engine = Engine(case, Path(directory))
             for step, arguments in steps:
                 getattr(engine, step)(**arguments)
