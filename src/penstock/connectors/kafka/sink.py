@@ -10,7 +10,7 @@ from typing import Any
 from penstock.connectors.committer import Committer, CommitterContext
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.durable import make_directory
-from penstock.connectors.kafka.client import KafkaProperties
+from penstock.connectors.kafka.client import KafkaProperties, new_producer
 from penstock.connectors.kafka.direct_writer import DirectWriter
 from penstock.connectors.kafka.marker import Marker
 from penstock.connectors.kafka.sending import largest_message
@@ -34,6 +34,7 @@ from penstock.ids import attempt_number
 __all__ = ["KafkaSink", "KafkaSinkBuilder"]
 
 _LONGEST_PREFIX = 64_000
+_ANSWER_SECONDS = 30.0
 _ON_LOST_MARKER = "penstock.kafka.on-lost-marker"
 
 
@@ -71,8 +72,7 @@ class KafkaSink(Sink):
     def writer(self, context: WriterContext) -> SinkWriter:
         settings = self._settings
         if settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            retries = settings.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-            return DirectWriter(settings.serializer, settings.properties, retries=retries)
+            return DirectWriter(settings.serializer, settings.properties)
         work_dir = context.work_dir or context.staging_dir
         return StagingWriter(
             context,
@@ -85,9 +85,9 @@ class KafkaSink(Sink):
         settings = self._settings
         if settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             if settings.serializer.topic is not None:
-                check_topic(settings.properties, settings.serializer.topic)
+                producer = new_producer(settings.properties)
+                check_topic(producer, settings.serializer.topic, settings.servers, _ANSWER_SECONDS)
             return DirectPublisher()
-        check_topic(settings.properties, settings.marker_topic)
         account = self._account(context)
         attempt = attempt_number(context.attempt)
         assert attempt is not None

@@ -21,6 +21,7 @@ from penstock.connectors.kafka.sending import Sender, open_producer
 from penstock.connectors.kafka.serialization import Message
 from penstock.connectors.kafka.sink_trouble import told_by
 from penstock.connectors.kafka.staged_part import Account
+from penstock.connectors.kafka.topic_check import check_topic
 from penstock.errors import KafkaDeliveryError
 
 __all__ = ["MarkedTransactions"]
@@ -103,12 +104,16 @@ class MarkedTransactions:
             transactional_id=account.transactional_id,
             transaction_timeout_ms=timeout,
         )
-        self._producer.init_transactions(self._answer_seconds)
-        # read_committed waits for offsets of a transaction that is about to be ended.
         consumer = new_consumer(
-            self._properties, group_id=account.group, isolation_level="read_committed"
+            # One that waits for offsets of a transaction that is about to be ended.
+            self._properties,
+            group_id=account.group,
+            isolation_level="read_committed",
         )
         try:
+            # The client takes half a second longer to take over if it has no connection yet.
+            check_topic(self._producer, account.topic, self._servers, self._answer_seconds)
+            self._producer.init_transactions(self._answer_seconds)
             found = consumer.committed([self._place()], self._answer_seconds)[0]
             if found.error is not None:
                 raise self._kafka.KafkaException(found.error)
