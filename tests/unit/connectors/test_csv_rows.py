@@ -1,0 +1,159 @@
+import decimal
+from datetime import UTC, date, datetime
+from typing import Any
+
+import cloudpickle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import Row, Types
+from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.formats.csv import (
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+)
+from penstock.errors import ConnectorError, InvalidJobError
+
+ORDER = Types.ROW_NAMED(["id", "name", "price"], [Types.INT(), Types.STRING(), Types.DOUBLE()])
+Reading = CsvRowDeserializationSchema.Builder
+Writing = CsvRowSerializationSchema.Builder
+
+
+def one(type_info: TypeInformation, cell: str) -> Any:
+    row_type = Types.ROW_NAMED(["x", "y"], [type_info, Types.STRING()])
+    return Reading(row_type).build().deserialize(f"{cell},end".encode()).x
+
+
+def test_cells_become_fields_in_order() -> None:
+    schema = Reading(ORDER).build()
+    assert schema.deserialize(b"1,apple,2.5") == Row(id=1, name="apple", price=2.5)
+    assert schema.deserialize(b"1,apple,2.5\r\n") == Row(id=1, name="apple", price=2.5)
+    assert schema.deserialize(b' 1,"a ""b"", c", 2.5') == Row(id=1, name='a "b", c', price=2.5)
+    assert schema.get_produced_type() == ORDER
+
+
+def test_empty_lines_are_left_out() -> None:
+    assert Reading(ORDER).build().deserialize(b"") is None
+    assert Reading(ORDER).build().deserialize(b"\n") is None
+
+
+@pytest.mark.parametrize(
+    ("type_info", "cell", "value"),
+    [
+        (Types.STRING(), "", ""),
+        (Types.BOOLEAN(), " True", True),
+        (Types.LONG(), "+7", 7),
+        (Types.BIG_DEC(), "1.10", decimal.Decimal("1.10")),
+        (Types.FLOAT(), "0.1", 0.10000000149011612),
+        (Types.SQL_DATE(), "2026-01-31", date(2026, 1, 31)),
+        (
+            Types.SQL_TIMESTAMP(),
+            "2026-01-31 12:30:00.5",
+            datetime(2026, 1, 31, 12, 30, 0, 500000, UTC).replace(tzinfo=None),
+        ),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), "AQI=", b"\x01\x02"),
+        (Types.BASIC_ARRAY(Types.INT()), "1;2;3", [1, 2, 3]),
+        (Types.BASIC_ARRAY(Types.INT()), "", []),
+        (Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()]), "1;x", Row(a=1, b="x")),
+    ],
+)
+def test_cells_are_read_by_their_types(type_info: TypeInformation, cell: str, value: Any) -> None:
+    assert one(type_info, cell) == value
+
+
+@pytest.mark.parametrize(
+    "message", [b"x,apple,2.5", b"2147483648,a,1", b"1,apple", b'1,"apple,2.5', b"1,a,2,3", b"\xff"]
+)
+def test_lines_that_do_not_fit_are_refused(message: bytes) -> None:
+    with pytest.raises(ConnectorError, match="Failed to deserialize CSV row"):
+        Reading(ORDER).build().deserialize(message)
+
+
+def test_ignored_parse_errors_leave_none_behind_or_the_line_out() -> None:
+    schema = Reading(ORDER).set_ignore_parse_errors(True).build()
+    assert schema.deserialize(b"x,apple,2.5") == Row(id=None, name="apple", price=2.5)
+    assert schema.deserialize(b"1,apple") == Row(id=1, name="apple", price=None)
+    assert schema.deserialize(b"1,a,2,3") is None
+    assert schema.deserialize(b'1,"apple') is None
+
+
+def test_the_layout_may_be_another() -> None:
+    schema = (
+        Reading(ORDER)
+        .set_field_delimiter("|")
+        .set_quote_character("'")
+        .set_escape_character("\\")
+        .set_null_literal("n/a")
+        .set_allow_comments(True)
+        .build()
+    )
+    assert schema.deserialize(b"1|'a|\\'b'|n/a") == Row(id=1, name="a|'b", price=None)
+    assert schema.deserialize(b"# 1|2|3") is None
+    assert schema.deserialize(b"# first\n1|x|2") == Row(id=1, name="x", price=2.0)
+
+
+def test_text_is_quoted_where_jackson_does_so() -> None:
+    schema = Writing(ORDER).build()
+    assert schema.serialize(Row(1, "apple", 1e10)) == b"1,apple,1.0E10\n"
+    assert schema.serialize(Row(1, "an apple", 2.0)) == b'1,"an apple",2.0\n'
+    assert schema.serialize(Row(1, 'a,"b"', 2.0)) == b'1,"a,""b""",2.0\n'
+    assert schema.serialize(Row(1, "a" * 25, 2.0)) == b'1,"' + b"a" * 25 + b'",2.0\n'
+    assert schema.serialize(Row(None, "", None)) == b",,\n"
+
+
+def test_what_is_written_follows_the_layout() -> None:
+    schema = (
+        Writing(Types.ROW([Types.STRING(), Types.BASIC_ARRAY(Types.INT())]))
+        .set_field_delimiter(";")
+        .set_array_element_delimiter("/")
+        .set_quote_character("'")
+        .set_escape_character("\\")
+        .set_null_literal("n/a")
+        .set_line_delimiter("\r\n")
+        .build()
+    )
+    assert schema.serialize(Row("it's;", [1, 2])) == b"'it\\'s;';'1/2'\r\n"
+    assert schema.serialize(Row(None, None)) == b"n/a;n/a\r\n"
+    plain = Writing(Types.ROW([Types.STRING()])).disable_quote_character().set_line_delimiter("")
+    assert plain.build().serialize(Row("a b")) == b"a b"
+
+
+texts = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\x00"))
+orders = st.builds(
+    lambda i, n, p: Row(id=i, name=n, price=p),
+    st.integers(-(2**31), 2**31 - 1),
+    texts.filter(lambda text: len(text.splitlines()) <= 1),
+    st.floats(allow_nan=False),
+)
+
+
+@given(orders)
+def test_rows_come_back_as_they_were_written(row: Row) -> None:
+    message = Writing(ORDER).build().serialize(row)
+    assert Reading(ORDER).build().deserialize(message) == row
+
+
+def test_rows_of_another_length_are_refused() -> None:
+    with pytest.raises(ConnectorError, match="Row length mismatch"):
+        Writing(ORDER).build().serialize(Row(1, "a"))
+
+
+def test_bad_settings_are_refused_where_they_are_given() -> None:
+    with pytest.raises(TypeError, match="must not be None"):
+        Reading(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match="Row type information expected"):
+        Writing(Types.STRING())
+    with pytest.raises(InvalidJobError, match="one character"):
+        Reading(ORDER).set_field_delimiter("||")
+    with pytest.raises(InvalidJobError, match="new line delimiter"):
+        Writing(ORDER).set_line_delimiter(";")
+    with pytest.raises(InvalidJobError, match="Unsupported type information"):
+        Reading(Types.ROW([Types.MAP(Types.STRING(), Types.INT())])).build()
+
+
+def test_schemas_travel_to_tasks() -> None:
+    twin = cloudpickle.loads(cloudpickle.dumps(Reading(ORDER).build()))
+    assert twin.deserialize(b"1,a,2").id == 1
+    writer = cloudpickle.loads(cloudpickle.dumps(Writing(ORDER).build()))
+    assert writer.serialize(Row(1, "a", 2.0)) == b"1,a,2.0\n"
