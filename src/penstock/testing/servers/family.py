@@ -47,9 +47,10 @@ def family(pid: int) -> list[int]:
 
 
 def listens(pid: int, port: int) -> bool:
-    """Tell whether it is this very process that listens on a port of IPv4."""
-    table = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    rows = (line.split() for line in table)
+    """Tell whether it is this very process that listens on a port."""
+    # A JVM's sockets are in the second table, whatever address they are bound to.
+    tables = (Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    rows = (line.split() for table in tables for line in table.splitlines()[1:])
     listening = {
         f"socket:[{row[9]}]"
         for row in rows
@@ -82,7 +83,7 @@ def _stat(pid: int) -> list[bytes] | None:
 def _open_files(pid: int) -> Iterator[str]:
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            yield os.readlink(file)
+            yield str(file.readlink())
 
 
 def _guard(pid: int, start: int) -> None:
