@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
-from penstock.common.time import Duration
 from penstock.connectors.nats.receiver import NatsReceiver
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
@@ -31,7 +30,6 @@ class Spec(msgspec.Struct, frozen=True):
     directory: str
     server: str
     stream: str
-    ack_wait_ms: int = 1_000
     interval_ms: int = 60
     parallelism: int = 2
 
@@ -79,7 +77,6 @@ def build(spec: Spec) -> StreamExecutionEnvironment:
         .set_servers(spec.server)
         .set_stream(spec.stream)
         .set_durable("counts")
-        .set_ack_wait(Duration.of_millis(spec.ack_wait_ms))
         .set_bounded()
         .build()
     )

@@ -160,7 +160,7 @@ def test_a_killed_server_costs_no_message_and_doubles_none(
     nats: NatsServer, tmp_path: Path
 ) -> None:
     publish(nats, "OUTAGE", [b"%d" % n for n in range(20_000)])
-    spec = Spec(str(tmp_path), nats.url, "OUTAGE", ack_wait_ms=2_000)
+    spec = Spec(str(tmp_path), nats.url, "OUTAGE")
     started = Started(spec)
     started.wait_for_lines(spec.output, 2_000)
     nats.kill()

@@ -42,6 +42,8 @@ _MAX_BYTES = 64 << 20
 _ROOM_FOR_LATE_ONES = 20_000
 _NOT_NOW = (TimeoutError, OSError)
 _IDLE = "100"
+_HURRIED_ACK_WAIT = 0.05
+_HURRY_SECONDS = 0.4
 
 
 class NatsReceiver(Receiver):
@@ -107,11 +109,7 @@ class NatsReceiver(Receiver):
         if self._last is None or self._arrived:
             return False
         with contextlib.suppress(*self._not_now):
-            info = self._connection.call(self._consumer())
-            reached = info.delivered is not None and info.delivered.stream_seq >= self._last
-            # What another attempt had in flight and was not delivered again yet is missing here.
-            missing = (info.num_ack_pending or 0) - waiting - len(self._beyond)
-            return (reached or not info.num_pending) and missing <= 0
+            return self._connection.call(self._has_reached(self._last, waiting))
         return False
 
     def notes(self) -> dict[str, str]:
@@ -136,6 +134,7 @@ class NatsReceiver(Receiver):
             if self._settings.is_bounded and self._last is None:
                 self._last = stream.state.last_seq
             await self._check_consumer()
+            await self._hurry()
             await client.subscribe(self._inbox, cb=self._take)
         except self._not_now as error:
             reason = f"JetStream does not answer: {error or type(error).__name__}"
@@ -152,6 +151,8 @@ class NatsReceiver(Receiver):
             if self._must_look:
                 await self._check_stream()
                 await self._check_consumer()
+                # What was on its way when the connection broke is lost to both sides.
+                await self._hurry()
                 self._must_look, self._asked_until = False, 0.0
             if not self._arrived:
                 self._event.clear()
@@ -160,6 +161,16 @@ class NatsReceiver(Receiver):
         except self._not_now:
             pass
         return [m for m in self._drained(limit) if not self._is_status(m)]
+
+    async def _has_reached(self, last: int, waiting: int) -> bool:
+        info = await self._consumer()
+        if info.num_pending and info.delivered.stream_seq < last:
+            return False
+        if info.num_ack_pending <= waiting + len(self._beyond):
+            return True
+        # The rest was in flight to somebody else, or the server has lost acknowledgements of it.
+        await self._hurry()
+        return False
 
     async def _ask(self, limit: int) -> None:
         now = asyncio.get_running_loop().time()
@@ -265,6 +276,22 @@ class NatsReceiver(Receiver):
         except BadRequestError as error:
             reason = str(error.description)
             raise UnfitConsumerError(stream, self._settings.durable, reason) from error
+
+    async def _hurry(self) -> None:
+        """Have delivered again at once what an attempt that is dead had in flight.
+
+        The server looks at everything that waits when the time to wait becomes shorter. If this
+        comes too early or is cut short, it just takes that time.
+        """
+        info = await self._consumer()
+        if not info.num_ack_pending or info.config.description != OWN_CONSUMER:
+            return
+        wanted = self._wanted()
+        await self._jetstream.add_consumer(
+            self._settings.stream, wanted.evolve(ack_wait=_HURRIED_ACK_WAIT)
+        )
+        await asyncio.sleep(_HURRY_SECONDS)
+        await self._jetstream.add_consumer(self._settings.stream, wanted)
 
     def _wanted(self) -> ConsumerConfig:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy

@@ -26,7 +26,7 @@ class NatsSettings:
     stream: str
     durable: str
     subject: str | None = None
-    ack_wait: float = 30.0
+    ack_wait: float = 300.0
     is_bounded: bool = False
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Further arguments of ``nats.connect``."""

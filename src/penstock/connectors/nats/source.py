@@ -65,7 +65,7 @@ class NatsSourceBuilder:
         self._durable: str | None = None
         self._subject: str | None = None
         self._deserializer: DeserializationSchema = SimpleStringSchema()
-        self._ack_wait = 30.0
+        self._ack_wait = 300.0
         self._max_unacknowledged = AcknowledgingSource.max_unacknowledged
         self._is_bounded = False
         self._fail_on_data_loss = True
@@ -103,9 +103,11 @@ class NatsSourceBuilder:
         return self
 
     def set_ack_wait(self, ack_wait: Duration) -> NatsSourceBuilder:
-        """Set after how long the server delivers again what a killed driver had; 30 s by default.
+        """Set after how long the server delivers again what nobody speaks of; 5 min by default.
 
-        While a driver lives it asks for more time, however long a checkpoint takes.
+        While a driver lives it asks for more time, however long a checkpoint takes, and a new
+        attempt does not wait for it: it asks for what the one before had in flight. A consumer that
+        the source did not create keeps its own setting, and there a new attempt does wait.
         """
         seconds = ack_wait.nanos / 1e9
         if seconds <= 0:
