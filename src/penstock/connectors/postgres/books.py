@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from penstock.connectors.postgres.database import Connection, Database, driver, told
-from penstock.connectors.postgres.identity import SinkIdentity
+from penstock.connectors.postgres.identity import SinkIdentity, attempt_in, sink_in
 from penstock.connectors.postgres.names import quoted
 from penstock.errors import FencedError, PostgresSetupError
 
@@ -120,12 +120,13 @@ class Books:
     def enter(self, connection: Connection, gid: str, rows: int) -> bool:
         """Enter a transaction, inside of it; false if it was committed before.
 
-        Waits for another transaction that enters the same.
+        Waits for another transaction that enters the same. The entry is of the sink that made up
+        the gid: a job that commits what another one's savepoint holds must not forget it.
         """
         cursor = connection.execute(
             f"INSERT INTO {self._ledger} (gid, sink, attempt, row_count, entered_at) "
             "VALUES (%s, %s, %s, %s, now()) ON CONFLICT (gid) DO NOTHING",
-            (gid, self._identity.key, self._identity.number, rows),
+            (gid, sink_in(gid), attempt_in(gid), rows),
         )
         return cursor.rowcount == 1
 

@@ -13,12 +13,13 @@ __all__ = ["OwedRows", "decode_owed", "encode"]
 class OwedRows(msgspec.Struct, frozen=True, array_like=True):
     """A committable: rows of one subtask that one transaction brings into a table.
 
-    ``prepared`` says that there was a prepared transaction of that gid. It names no server and
-    no role: whoever commits knows where.
+    ``target`` is the table's name in SQL. ``prepared`` says that there was a prepared transaction
+    of that gid. It names no server and no role: whoever commits knows where.
     """
 
     gid: str
     table: str
+    target: str
     batches: list[RowBatch]
     prepared: bool
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.database import Connection, Database, driver, told
 from penstock.connectors.postgres.loading import copy_into
-from penstock.connectors.postgres.names import listed, quoted, quoted_table
+from penstock.connectors.postgres.names import listed, quoted
 from penstock.connectors.postgres.row_files import RowFiles, RowPiece
 from penstock.connectors.postgres.staged_rows import decode_staged
 from penstock.connectors.postgres.table import Table
@@ -23,9 +23,9 @@ _DELETE = "penstock_delete"
 _TEMPORARY = "pg_temp.penstock_rows"
 
 
-def upsert_sql(table: str, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
+def upsert_sql(target: str, columns: Sequence[str], keys: Sequence[str]) -> list[str]:
     """Return what brings rows from the temporary table into the real one, the last of each key."""
-    target, by_key = quoted_table(table), listed(keys)
+    by_key = listed(keys)
     last = f"SELECT DISTINCT ON ({by_key}) * FROM {_TEMPORARY} ORDER BY {by_key}, {_NUMBER} DESC"
     same = " AND ".join(f"old.{quoted(key)} = last.{quoted(key)}" for key in keys)
     changes = ", ".join(
@@ -85,7 +85,7 @@ class DirectPublisher(SinkPublisher):
     def _load(
         self, connection: Connection, columns: tuple[str, ...], pieces: Sequence[RowPiece]
     ) -> None:
-        target = quoted_table(self._table.name)
+        target = self._table.target
         if not self._keys:
             copy_into(connection, target, columns, pieces)
             return
@@ -97,7 +97,7 @@ class DirectPublisher(SinkPublisher):
             f"ALTER TABLE {_TEMPORARY} ADD {_NUMBER} bigint GENERATED ALWAYS AS IDENTITY"
         )
         copy_into(connection, _TEMPORARY, (_DELETE, *columns), pieces)
-        for statement in upsert_sql(self._table.name, columns, self._keys):
+        for statement in upsert_sql(target, columns, self._keys):
             connection.execute(statement)
         connection.execute(f"DROP TABLE {_TEMPORARY}")
 

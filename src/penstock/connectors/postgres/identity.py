@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.ids import attempt_number
 
-__all__ = ["SinkIdentity", "attempt_in"]
+__all__ = ["SinkIdentity", "attempt_in", "sink_in"]
 
 _LONGEST_GID = 199
 _LONGEST_APPLICATION_NAME = 63
@@ -17,6 +17,11 @@ def attempt_in(name: str) -> int | None:
     """Return the number of the attempt in a gid or application name; None if that is not ours."""
     parts = name.split("-")
     return attempt_number(parts[2]) if len(parts) > 2 and parts[0] == "penstock" else None
+
+
+def sink_in(gid: str) -> str:
+    """Return the key of the sink that made up a gid, of whatever job it is."""
+    return gid.split("-")[1]
 
 
 @dataclass(frozen=True, slots=True)

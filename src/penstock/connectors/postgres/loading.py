@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.connectors.postgres.database import Connection
-from penstock.connectors.postgres.names import listed, quoted_table
+from penstock.connectors.postgres.names import listed
 from penstock.connectors.postgres.row_files import RowPiece, read_blocks
 
 __all__ = ["RowBatch", "copy_into", "load"]
@@ -31,7 +31,7 @@ def copy_into(
             copy.write(block)
 
 
-def load(connection: Connection, table: str, batches: Sequence[RowBatch]) -> None:
+def load(connection: Connection, target: str, batches: Sequence[RowBatch]) -> None:
     """COPY batches into a table, in order, inside a transaction of the caller."""
     for batch in batches:
-        copy_into(connection, quoted_table(table), batch.columns, batch.pieces)
+        copy_into(connection, target, batch.columns, batch.pieces)

@@ -59,7 +59,7 @@ def load_and_commit(connection: Connection, books: Books, owed: OwedRows) -> boo
 def _load(connection: Connection, owed: OwedRows) -> None:
     psycopg = driver()
     try:
-        load(connection, owed.table, owed.batches)
+        load(connection, owed.target, owed.batches)
     except LostStagedFileError:
         raise
     except psycopg.errors.LockNotAvailable as error:

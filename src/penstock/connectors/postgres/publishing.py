@@ -55,6 +55,7 @@ class TransactionPublisher(SinkPublisher):
             OwedRows(
                 identity.gid(checkpoint, subtask, os.urandom(4).hex()),
                 self._table.name,
+                self._table.target,
                 batches,
                 self._two_phase,
             )

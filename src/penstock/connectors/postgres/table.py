@@ -28,6 +28,8 @@ class Table:
     """What the catalog says of a table."""
 
     name: str
+    target: str
+    """Its name in SQL, with its schema: the same table whatever the search path is."""
     columns: tuple[Column, ...]
     unique: tuple[frozenset[str], ...]
     """The columns of each unique index that ON CONFLICT can use."""
@@ -57,7 +59,7 @@ class Table:
             if known[name].nullable:
                 reason = (
                     f"key column {name!r} may be NULL, and no two NULLs are the same key; "
-                    f"ALTER TABLE {quoted_table(self.name)} ALTER COLUMN … SET NOT NULL"
+                    f"ALTER TABLE {self.target} ALTER COLUMN … SET NOT NULL"
                 )
                 raise UnsuitableTableError(self.name, reason)
         if frozenset(keys) not in self.unique:
@@ -98,11 +100,15 @@ def look_at(connection: Connection, table: str) -> Table:
     Raises:
         UnsuitableTableError: if there is none, or the role may not insert into it.
     """
-    row = connection.execute("SELECT to_regclass(%s)::oid", (quoted_table(table),)).fetchone()
-    if row is None or row[0] is None:
+    row = connection.execute(
+        "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) FROM pg_class c, pg_namespace n "
+        "WHERE c.oid = to_regclass(%s) AND n.oid = c.relnamespace",
+        (quoted_table(table),),
+    ).fetchone()
+    if row is None:
         reason = "there is no such table in this database (upper and lower case count)"
         raise UnsuitableTableError(table, reason)
-    oid = row[0]
+    oid, target = row
     may = connection.execute("SELECT has_table_privilege(%s::oid, 'INSERT')", (oid,)).fetchone()
     if not may or not may[0]:
         raise UnsuitableTableError(table, "the role of the dsn may not INSERT into it")
@@ -122,6 +128,7 @@ def look_at(connection: Connection, table: str) -> Table:
     ).fetchall()
     return Table(
         table,
+        target,
         tuple(Column(*column) for column in columns),
         tuple(frozenset(names) for (names,) in indexes),
     )
