@@ -60,12 +60,11 @@ def on(server: NatsServer, work: Callable[[JetStreamContext], Awaitable[R]]) -> 
 def publish(server: NatsServer, stream: str, payloads: list[bytes], subject: str = "all") -> None:
     async def work(jetstream: JetStreamContext) -> None:
         await jetstream.add_stream(name=stream, subjects=[f"{stream}.>"])
-        for first in range(0, len(payloads), 1_000):
-            sent = [
-                jetstream.publish(f"{stream}.{subject}", payload)
-                for payload in payloads[first : first + 1_000]
-            ]
-            await asyncio.gather(*sent)
+        before = (await jetstream.stream_info(stream)).state.messages
+        for payload in payloads:
+            await jetstream._nc.publish(f"{stream}.{subject}", payload)
+        while (await jetstream.stream_info(stream)).state.messages < before + len(payloads):
+            await asyncio.sleep(0.01)
 
     on(server, work)
 

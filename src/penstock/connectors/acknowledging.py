@@ -33,7 +33,7 @@ from penstock.connectors.source import (
     SourceEnumerator,
     SplitRange,
 )
-from penstock.errors import AcknowledgedRecordsError, InvalidJobError
+from penstock.errors import AcknowledgedRecordsError, InvalidJobError, UndecodableMessageError
 
 __all__ = ["AcknowledgingSource", "Delivery", "Receiver", "ReceiverContext"]
 
@@ -88,11 +88,20 @@ class AcknowledgingSource(Source):
         return _Enumerator(self, context)
 
     def read(self, split_range: SplitRange) -> Iterator[Chunk]:
-        deserialize = self.deserialize
         log = Path(split_range.split)
         for payloads in read_received(log, split_range.start, split_range.end):
-            records = map(deserialize, payloads)
+            records = self._decoded(payloads)
             yield [record for record in records if record is not None]
+
+    def _decoded(self, payloads: list[bytes]) -> list[Any]:
+        records: list[Any] = []
+        try:
+            for payload in payloads:
+                records.append(self.deserialize(payload))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise UndecodableMessageError(payloads[len(records)], reason) from error
+        return records
 
 
 class _Memory(msgspec.Struct):

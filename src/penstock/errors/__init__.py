@@ -14,6 +14,7 @@ from penstock.errors.brokers import (
     MissingStreamError,
     NatsConnectionError,
     OtherStreamError,
+    UndecodableMessageError,
     UnfitConsumerError,
 )
 from penstock.errors.checkpoints import (
@@ -177,6 +178,7 @@ __all__ = [
     "TextDecodingError",
     "TooManyFailedCheckpointsError",
     "TypeMismatchError",
+    "UndecodableMessageError",
     "UndecodableRecordError",
     "UnfitConsumerError",
     "UnknownChannelError",

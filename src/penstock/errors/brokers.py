@@ -1,5 +1,6 @@
 """Errors of sources whose broker wants acknowledgements."""
 
+from penstock.errors.base import show
 from penstock.errors.connectors import ConnectorError
 
 
@@ -90,4 +91,20 @@ class UnfitConsumerError(ConnectorError):
         return (
             f"consumer {self.consumer!r} of stream {self.stream!r} cannot be used: {self.reason}; "
             "name another one with set_durable(), or delete it and let the source create it"
+        )
+
+
+class UndecodableMessageError(ConnectorError):
+    """A message's bytes are not what the source expects."""
+
+    def __init__(self, message: object, reason: str) -> None:
+        message = show(message)
+        super().__init__(message, reason)
+        self.message = message
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"cannot decode message {self.message}: {self.reason}; correct the deserializer, or let "
+            "it return None to leave the message out"
         )

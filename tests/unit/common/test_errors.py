@@ -13,6 +13,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "MissingStreamError": ("ORDERS", "nats://host:4222"),
     "NatsConnectionError": ("nats://host:4222", "refused"),
     "OtherStreamError": ("ORDERS", "why"),
+    "UndecodableMessageError": (b"{", "why"),
     "UnfitConsumerError": ("ORDERS", "count", "why"),
     "AmbiguousJobError": ("/jobs", "count", ("count-1", "count-2")),
     "BadCheckpointError": (7, "why", 6),

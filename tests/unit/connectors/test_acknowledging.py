@@ -21,7 +21,12 @@ from hypothesis import strategies as st
 from penstock.connectors import receiving
 from penstock.connectors.receiving import Receiving
 from penstock.connectors.source import EnumeratorContext, SourceEnumerator
-from penstock.errors import AcknowledgedRecordsError, InvalidJobError, LostReceivedRecordsError
+from penstock.errors import (
+    AcknowledgedRecordsError,
+    InvalidJobError,
+    LostReceivedRecordsError,
+    UndecodableMessageError,
+)
 from tests.unit.connectors.model_broker import ModelBroker, ModelReceiver, ModelSource
 
 
@@ -433,6 +438,18 @@ def test_a_message_without_a_record_is_left_out(
     job.receive()
     job.run()
     assert job.counted == {"x": 9}
+
+
+def test_a_message_that_cannot_be_decoded_is_shown(broker: ModelBroker, tmp_path: Path) -> None:
+    class Picky(ModelSource):
+        def deserialize(self, payload: bytes) -> str:
+            return str(1 / (payload != b"m3"))
+
+    job = Job(Picky(broker), tmp_path)
+    job.begin()
+    job.receive()
+    with pytest.raises(UndecodableMessageError, match=r"message b'm3': ZeroDivisionError"):
+        job.run()
 
 
 def test_received_records_that_are_gone_are_told(broker: ModelBroker, tmp_path: Path) -> None:
