@@ -93,7 +93,8 @@ class KafkaBroker(ServerProcess):
         (self.directory / "server.properties").write_text(lines)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = self._java("kafka.tools.StorageTool", "format", "--ignore-formatted")
-        arguments = ["--cluster-id", cluster, "--config", "server.properties"]
+        # With `=`: every 64th id begins with a dash, and would be taken for an option.
+        arguments = [f"--cluster-id={cluster}", "--config", "server.properties"]
         done = subprocess.run(
             [*tool, *arguments], cwd=self.directory, capture_output=True, text=True, check=False
         )
