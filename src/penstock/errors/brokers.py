@@ -105,6 +105,6 @@ class UndecodableMessageError(ConnectorError):
 
     def __str__(self) -> str:
         return (
-            f"cannot decode message {self.message}: {self.reason}; correct the deserializer, or let "
-            "it return None to leave the message out"
+            f"cannot decode message {self.message}: {self.reason}; correct the deserializer, or "
+            "let it return None to leave the message out"
         )
