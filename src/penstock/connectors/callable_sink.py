@@ -270,7 +270,8 @@ class _Committer(Committer):
                 request.signal_failed_with_unknown_reason(error)
                 waits = True
                 continue
-            self._register_of(one).end(one.context)
+            for register in self._registers_of(one):
+                register.end(one.context)
 
     def sweep(self, keep: Sequence[bytes]) -> None:
         needed = {_decode_prepared(kept).context.name for kept in keep}
@@ -290,14 +291,17 @@ class _Committer(Committer):
         remove_held_values(self._context.work_dir, self._context.attempt)
 
     def _write_down(self, prepared: Sequence[_Prepared]) -> None:
-        by_register: defaultdict[str, list[TransactionContext]] = defaultdict(list)
+        by_place: defaultdict[Path, list[TransactionContext]] = defaultdict(list)
         for one in prepared:
-            by_register[one.register].append(one.context)
-        for register, contexts in by_register.items():
-            TransactionRegister(Path(register), self._context.attempt).commit(contexts)
+            for register in self._registers_of(one):
+                by_place[register.directory].append(one.context)
+        for place, contexts in by_place.items():
+            TransactionRegister(place, self._context.attempt).commit(contexts)
 
-    def _register_of(self, prepared: _Prepared) -> TransactionRegister:
-        return TransactionRegister(Path(prepared.register), self._context.attempt)
+    def _registers_of(self, prepared: _Prepared) -> list[TransactionRegister]:
+        """Where it may be written down: a job's directory may be moved, or restored by another."""
+        places = {self._register.directory, Path(prepared.register)}
+        return [TransactionRegister(place, self._context.attempt) for place in places]
 
 
 def _register(context: PublisherContext | CommitterContext) -> TransactionRegister:

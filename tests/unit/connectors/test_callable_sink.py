@@ -321,6 +321,21 @@ def test_another_job_that_commits_protects_from_being_aborted(
     assert server.shown() == ["a"]
 
 
+def test_what_is_committed_from_a_moved_directory_is_not_aborted(
+    server: Server, case: Case, tmp_path: Path
+) -> None:
+    attempt = Attempt(case, tmp_path / "here")
+    attempt.publish(["a"], ["b"])
+    first, _ = attempt.cut(1).committables
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = Attempt(case, tmp_path / "there", "a2")
+    moved.commit([first])
+    moved.sweep([])
+    assert server.shown() == ["a"]
+    assert [committable for *_, committable in server.aborted] == [server.opened[1].name]
+    assert files_in(tmp_path) == []
+
+
 def test_a_sink_may_do_without_abort(server: Server, tmp_path: Path) -> None:
     sink = TwoPhaseSink(
         open=server.open, write=server.write, prepare=server.prepare, commit=server.commit
