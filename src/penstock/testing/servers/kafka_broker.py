@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,7 @@ class KafkaBroker(ServerProcess):
             known = admin.list_topics(name, timeout=_TIMEOUT).topics[name].partitions
             if len(known) == partitions and all(part.leader >= 0 for part in known.values()):
                 return name
+            time.sleep(0.05)
         message = f"topic {name!r} has no leader for its {partitions} partitions"
         raise ServerError(message)
 
@@ -146,8 +148,10 @@ class KafkaBroker(ServerProcess):
 
     def _java(self, main: str, *arguments: str) -> list[str]:
         logging = "-Dorg.slf4j.simpleLogger."
+        classes = self._files.classes
         return [
             "java",
+            *([f"-XX:SharedArchiveFile={classes}"] if classes.is_file() else ()),
             *self._jvm,
             f"{logging}defaultLogLevel=warn",
             f"{logging}showDateTime=true",
