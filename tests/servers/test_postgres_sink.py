@@ -276,8 +276,9 @@ def test_a_value_of_the_wrong_type_names_its_line(postgres: Any, tmp_path: Path)
         (lambda b: b.set_table("Orders"), "table Orders cannot take.*no such table"),
         (lambda b: b.set_columns("id", "price"), "no column 'price'.*id, amount, note"),
         (lambda b: b.set_columns("amount"), "column 'id' is NOT NULL without a default"),
+        (lambda b: b.set_json_columns("doc"), "no column 'doc'"),
         (lambda b: b.set_key_columns("amount"), "key column 'amount' may be NULL"),
-        (lambda b: b.set_key_columns("place"), "no key column 'place'"),
+        (lambda b: b.set_key_columns("place"), "no column 'place'"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_at_the_start(

@@ -14,7 +14,7 @@ from penstock.connectors.postgres.row_files import RowFiles, RowPiece
 from penstock.connectors.postgres.staged_rows import decode_staged
 from penstock.connectors.postgres.table import Table
 from penstock.connectors.sink import SinkPublisher
-from penstock.errors import RefusedRowsError
+from penstock.errors import RefusedRowsError, UnsuitableTableError
 
 __all__ = ["DirectPublisher", "upsert_sql"]
 
@@ -62,6 +62,10 @@ class DirectPublisher(SinkPublisher):
         for entry in filter(None, staged):
             rows = decode_staged(entry)
             columns = self._table.check_rows(rows.columns, rows.width, rows.arrays)
+            missing = [key for key in self._keys if key not in columns]
+            if missing:
+                reason = f"the rows have no key column {missing[0]!r}: they have {columns}"
+                raise UnsuitableTableError(self._table.name, reason)
             batches.setdefault(columns, []).append(rows.piece)
         if batches:
             what = f"writing into {self._table.name}"

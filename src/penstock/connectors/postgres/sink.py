@@ -110,6 +110,7 @@ class PostgresSink(Sink):
             table = look_at(connection, settings.table)
             if settings.columns is not None:
                 table.check_columns(settings.columns)
+            table.check_known(sorted(settings.json_columns))
             if settings.keys:
                 table.check_keys(settings.keys)
             return table
@@ -201,6 +202,9 @@ class PostgresSinkBuilder:
         except ValueError as error:
             raise InvalidJobError(str(error)) from None
         _check_columns(settings)
+        if settings.max_retries < 0:
+            message = f"set_max_retries() needs 0 or more; got {settings.max_retries}"
+            raise InvalidJobError(message)
         guarantee = settings.guarantee
         if guarantee is None:
             guarantee = (
@@ -230,6 +234,3 @@ def _check_columns(settings: _Settings) -> None:
         if name not in columns:
             message = f"column {name!r} is not one of set_columns({', '.join(columns)})"
             raise InvalidJobError(message)
-    if settings.max_retries < 0:
-        message = f"set_max_retries() needs 0 or more; got {settings.max_retries}"
-        raise InvalidJobError(message)

@@ -14,7 +14,7 @@ from penstock.connectors.postgres.copy_text import encoder_of
 from penstock.connectors.postgres.records import columns_of, values_of
 from penstock.connectors.postgres.row_files import LARGEST_INLINE, RowFiles, RowPiece
 from penstock.connectors.sink import SinkWriter, WriterContext
-from penstock.errors import UnwritableValueError
+from penstock.errors import UnsuitableTableError, UnwritableValueError
 
 __all__ = ["RowShape", "RowWriter", "StagedRows", "decode_staged"]
 
@@ -56,6 +56,9 @@ class RowWriter(SinkWriter):
 
     def __init__(self, shape: RowShape, context: WriterContext) -> None:
         columns = columns_of(shape.columns, context.type_info)
+        if columns is None and shape.json_columns:
+            reason = "set_json_columns() goes by names, and the rows have none: use set_columns()"
+            raise UnsuitableTableError(shape.table, reason)
         self._columns = columns
         self._deletes = shape.deletes
         self._values = values_of(shape.table, columns, context.type_info)

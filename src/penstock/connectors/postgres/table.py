@@ -36,11 +36,7 @@ class Table:
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse columns that are not there, and those that are missing though they must not be."""
-        known = {column.name: column for column in self.columns}
-        for name in columns:
-            if name not in known:
-                reason = f"it has no column {name!r} to write: it has {', '.join(known)}"
-                raise UnsuitableTableError(self.name, reason)
+        self.check_known(columns)
         missing = [c.name for c in self.columns if c.required and c.name not in columns]
         if missing:
             reason = (
@@ -49,13 +45,19 @@ class Table:
             )
             raise UnsuitableTableError(self.name, reason)
 
+    def check_known(self, columns: Sequence[str]) -> None:
+        """Refuse columns that are not there, or cannot be written."""
+        known = [column.name for column in self.columns]
+        for name in columns:
+            if name not in known:
+                reason = f"it has no column {name!r} to write: it has {', '.join(known)}"
+                raise UnsuitableTableError(self.name, reason)
+
     def check_keys(self, keys: Sequence[str]) -> None:
         """Refuse key columns by which a row cannot be found again."""
+        self.check_known(keys)
         known = {column.name: column for column in self.columns}
         for name in keys:
-            if name not in known:
-                reason = f"it has no key column {name!r}: it has {', '.join(known)}"
-                raise UnsuitableTableError(self.name, reason)
             if known[name].nullable:
                 reason = (
                     f"key column {name!r} may be NULL, and no two NULLs are the same key; "
