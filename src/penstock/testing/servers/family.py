@@ -49,8 +49,9 @@ def family(pid: int) -> list[int]:
 def listens(pid: int, port: int) -> bool:
     """Tell whether it is this very process that listens on a port."""
     # A JVM's sockets are in the second table, whatever address they are bound to.
-    tables = (Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6"))
-    rows = (line.split() for table in tables for line in table.splitlines()[1:])
+    tables = [Path(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6")]
+    lines = (line for table in tables if table.exists() for line in table.read_text().splitlines())
+    rows = (line.split() for line in lines if "local_address" not in line)
     listening = {
         f"socket:[{row[9]}]"
         for row in rows

@@ -42,6 +42,14 @@ class KafkaFiles:
         """A file that is there only if both directories are complete."""
         return self.home / "fetched"
 
+    @property
+    def classes(self) -> Path:
+        """The broker's classes as its JVM left them, which halves the work of a start.
+
+        May be missing; a JVM of another kind passes it by.
+        """
+        return self.home / "classes.jsa"
+
     def required(self) -> KafkaFiles:
         """Return these files, or raise an error that names the way to get them."""
         if not self.stamp.is_file():
