@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proo
 
 demo-barriers: setup ## a job under a backlog: aligned checkpoints beside unaligned ones, and a kill -9 in between
 	@$(BIN)/python examples/barriers.py
+
+demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, worker, broker and database are killed
+	@$(BIN)/python examples/kafka_demo.py
 
 test: setup setup-servers ## all tests: unit, against servers, on Spark, then with killed processes
 	@$(BIN)/python -m pytest
@@ -61,7 +64,7 @@ fix: setup ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: bench-keyed bench-checkpoints bench-barriers bench-exchange ## all benchmarks but PyFlink (about 2 hours)
+bench: bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors ## all benchmarks but PyFlink (about 2 hours)
 
 bench-keyed: setup ## throughput and fixed cost against Spark's own ways (25 minutes)
 	@$(BIN)/python -m benchmarks.run
@@ -74,6 +77,9 @@ bench-barriers: setup ## latency per hop, checkpoints through four stages and be
 
 bench-exchange: setup ## channels beside Spark's shuffle as the exchange
 	@$(BIN)/python -m benchmarks.exchange
+
+bench-connectors: setup-kafka ## Kafka and PostgreSQL at both ends, beside Spark's own query and a plain COPY (15 minutes)
+	@$(BIN)/python -m benchmarks.connectors
 
 bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
 	@$(BIN)/python -m benchmarks.run --pyflink
