@@ -11,17 +11,16 @@ from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
 __all__ = ["Broker"]
 
-_REQUEST_SECONDS = 5.0
-
 
 class Broker:
-    """Answers about topics and offsets; every call may block for seconds and raise.
+    """Answers about topics and offsets; every call may block for some ``seconds`` and raise.
 
     What is raised is a ``KafkaException`` of confluent-kafka: the broker is away, or does not
     want. Used by one thread at a time.
     """
 
-    def __init__(self, properties: KafkaProperties) -> None:
+    def __init__(self, properties: KafkaProperties, seconds: float = 5.0) -> None:
+        self._seconds = seconds
         self.group = properties.get("group.id") or None
         self._kafka = confluent()
         self._admin = new_admin(properties)
@@ -34,7 +33,7 @@ class Broker:
 
     def topics(self) -> dict[str, int]:
         """Return all topics with their numbers of partitions."""
-        found = self._admin.list_topics(timeout=_REQUEST_SECONDS).topics
+        found = self._admin.list_topics(timeout=self._seconds).topics
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
 
     def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
@@ -53,7 +52,7 @@ class Broker:
     def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
         """Return the offsets committed by the group, of those that have any."""
         asked = [self._kafka.TopicPartition(p.topic, p.partition) for p in partitions]
-        answers = self._consumer().committed(asked, timeout=_REQUEST_SECONDS)
+        answers = self._consumer().committed(asked, timeout=self._seconds)
         for answer in answers:
             if answer.error is not None:
                 raise self._kafka.KafkaException(answer.error)
@@ -89,7 +88,7 @@ class Broker:
             return {}
         asked = {self._kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
         answers = self._admin.list_offsets(
-            asked, isolation_level=self._isolation, request_timeout=_REQUEST_SECONDS
+            asked, isolation_level=self._isolation, request_timeout=self._seconds
         )
         return {
             KafkaTopicPartition(asked.topic, asked.partition): answer.result().offset

@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_REQUEST_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
 # A topic made a moment ago is not known everywhere yet.
 _MISSING_SECONDS = 5.0
@@ -79,7 +80,8 @@ class KafkaEnumerator(SourceEnumerator):
         self._memory = msgspec.json.decode(memory, type=_Memory)
 
     def start(self, positions: Mapping[str, int]) -> None:
-        broker = Broker(self._reading.properties)
+        reading = self._reading
+        broker = Broker(reading.properties, min(_REQUEST_SECONDS, reading.start_seconds))
         try:
             first_time = self._memory is None and not positions
             self._restore(positions)
@@ -91,7 +93,6 @@ class KafkaEnumerator(SourceEnumerator):
         except BaseException:
             broker.close()
             raise
-        reading = self._reading
         self._watcher = Watcher(
             broker,
             reading.subscription,

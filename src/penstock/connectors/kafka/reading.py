@@ -36,8 +36,13 @@ def read_offsets(
     comes from the broker for that many ``seconds``.
     """
     partition = KafkaTopicPartition.of_split(wanted.split)
-    reset = {"auto_offset_reset": "earliest" if skips_lost else "error"}
-    consumer = new_consumer(properties, enable_partition_eof="true", **reset)
+    consumer = new_consumer(
+        properties,
+        enable_partition_eof="true",
+        auto_offset_reset="earliest" if skips_lost else "error",
+        # The default of Java's clients, and so of Spark's reader, not of librdkafka.
+        isolation_level=properties.get("isolation.level", "read_uncommitted"),
+    )
     try:
         place = confluent().TopicPartition(partition.topic, partition.partition, wanted.start)
         consumer.assign([place])
@@ -71,6 +76,7 @@ def _until(
             elif error.code() == kafka.KafkaError._PARTITION_EOF:
                 # What lies behind the last record and before the end has none.
                 ended = message.offset() >= wanted.end
+                reason = f"{wanted.split} ends at offset {message.offset()}"
             elif error.code() == kafka.KafkaError._AUTO_OFFSET_RESET:
                 first, end = _watermarks(consumer, partition)
                 raise LostRecordsError(
