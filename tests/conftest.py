@@ -19,6 +19,7 @@ from penstock.testing.servers.server_process import ServerProcess
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.load_profile("quick")
 
+Made = TypeVar("Made")
 Server = TypeVar("Server", bound=ServerProcess)
 _started: list[ServerProcess] = []
 
@@ -29,15 +30,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: max((tier.get(m.name, 0) for m in item.iter_markers()), default=0))
 
 
-def _serve(make: Callable[[], Server]) -> Iterator[Server]:
-    """Start a server for all tests of this process, when the first one asks for it."""
+def made_or_skipped(make: Callable[[], Made]) -> Made:
+    """Make something that this machine may not have: skip then, or fail where it is required."""
     try:
-        server = make()
+        return make()
     except MissingServerError as missing:
         if os.environ.get("PENSTOCK_REQUIRE_SERVERS"):
             raise
         pytest.skip(str(missing))
-    with server:
+
+
+def _serve(make: Callable[[], Server]) -> Iterator[Server]:
+    """Start a server for all tests of this process, when the first one asks for it."""
+    with made_or_skipped(make) as server:
         _started.append(server)
         yield server
         _started.remove(server)

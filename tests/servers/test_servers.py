@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from penstock.errors import MissingServerError, ServerNotReadyError
+from penstock.errors import ServerNotReadyError
 from penstock.testing.servers import family
 from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.kafka_broker import KafkaBroker
@@ -25,6 +25,7 @@ from penstock.testing.servers.nats_server import NatsServer
 from penstock.testing.servers.postgres_server import PostgresServer
 from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
 from penstock.testing.servers.small_disk import SmallDisk, small_disk
+from tests.conftest import made_or_skipped
 
 QUIET = {"log_level": 0}
 
@@ -95,25 +96,13 @@ def test_a_topic_has_the_settings_it_was_made_with(kafka: KafkaBroker) -> None:
     reader.close()
 
 
-@contextmanager
-def proxied_broker_on_a_small_disk() -> Iterator[tuple[KafkaBroker, CuttingProxy, SmallDisk]]:
-    try:
-        with (
-            small_disk(64) as disk,
-            CuttingProxy(watching=kafka_request(KAFKA_END_TXN)) as proxy,
-            KafkaBroker(data=disk.path / "data", advertised=proxy.port) as broker,
-        ):
-            proxy.target = broker.port
-            yield broker, proxy, disk
-    except MissingServerError as missing:
-        if os.environ.get("PENSTOCK_REQUIRE_SERVERS"):
-            raise
-        pytest.skip(str(missing))
-
-
 @pytest.mark.kafka
-def test_a_commit_may_lose_its_answer_and_a_broker_its_disk() -> None:
-    with proxied_broker_on_a_small_disk() as (broker, proxy, disk):
+def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once() -> None:
+    with (
+        CuttingProxy(watching=kafka_request(KAFKA_END_TXN)) as proxy,
+        made_or_skipped(lambda: KafkaBroker(advertised=proxy.port)) as broker,
+    ):
+        proxy.target = broker.port
         topic = broker.create_topic("cut")
         transactions = producer(f"{proxy.host}:{proxy.port}", **{"transactional.id": "cut"})
         transactions.init_transactions(30)
@@ -122,21 +111,35 @@ def test_a_commit_may_lose_its_answer_and_a_broker_its_disk() -> None:
         assert not proxy.await_cut(0)
         write_in_a_transaction(transactions, topic, b"2")
         assert proxy.await_cut(0)
-        # The answer was lost, so the client has asked again.
         assert proxy.seen == 3
         assert committed(broker.direct, topic) == [b"1", b"2"]
 
+
+@pytest.fixture
+def disk() -> Iterator[SmallDisk]:
+    with ExitStack() as stack:
+        yield made_or_skipped(lambda: stack.enter_context(small_disk(64)))
+
+
+@pytest.mark.kafka
+def test_a_broker_with_a_full_disk_takes_nothing_and_loses_nothing(disk: SmallDisk) -> None:
+    with made_or_skipped(lambda: KafkaBroker(data=disk.path / "data")) as broker:
+        topic = broker.create_topic("full")
+        client = producer(broker.bootstrap, **{"message.timeout.ms": 2000})
+        client.produce(topic, b"1")
+        assert client.flush(10) == 0
+
         disk.fill()
-        client = producer(broker.direct, **{"message.timeout.ms": 3000})
         failures: list[object] = []
         for _ in range(20):
             client.produce(topic, os.urandom(100_000), on_delivery=lambda e, _: failures.append(e))
-        client.flush(6)
+        client.flush(5)
         assert any(failures)
+
         broker.kill()
         disk.free()
         broker.start()
-        assert committed(broker.direct, topic)[:2] == [b"1", b"2"]
+        assert committed(broker.bootstrap, topic)[0] == b"1"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from penstock.testing.servers.free_port import free_port
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.kafka_files import connector_jars
 from penstock.testing.servers.request_watch import kafka_request, request_with
+from tests.conftest import made_or_skipped
 
 
 def request(api_key: int, correlation: int, body: bytes) -> bytes:
@@ -88,3 +89,15 @@ def test_missing_jars_are_an_error_that_names_the_way_to_get_them(
         KafkaBroker()
     with pytest.raises(MissingServerError, match="make setup-kafka"):
         connector_jars()
+
+
+def test_a_test_without_its_server_is_skipped_unless_servers_are_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SERVERS_DIR", str(tmp_path))
+    monkeypatch.delenv("PENSTOCK_REQUIRE_SERVERS", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="run `make setup-kafka`"):
+        made_or_skipped(KafkaBroker)
+    monkeypatch.setenv("PENSTOCK_REQUIRE_SERVERS", "1")
+    with pytest.raises(MissingServerError, match="run `make setup-kafka`"):
+        made_or_skipped(KafkaBroker)
