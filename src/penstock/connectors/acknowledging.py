@@ -121,7 +121,9 @@ class _Enumerator(SourceEnumerator):
     def __init__(self, source: AcknowledgingSource, context: EnumeratorContext) -> None:
         self._source = source
         self._context = context
-        self._mark = AcknowledgementMark(context.work_dir)
+        # A directory of the user's own may be shared by jobs.
+        self._directory = context.work_dir / context.job
+        self._mark = AcknowledgementMark(self._directory)
         self._seen = SeenIds(context.clock, source.redelivery_horizon)
         self._reception = Reception(self._seen)
         self._recalled: _Memory | None = None
@@ -135,7 +137,7 @@ class _Enumerator(SourceEnumerator):
 
     def start(self, positions: Mapping[str, int]) -> None:
         self._check_nothing_is_lost()
-        logs = self._context.work_dir / "received"
+        logs = self._directory / "received"
         # Nobody reads what an older attempt received: it was published, or it comes again.
         shutil.rmtree(logs, ignore_errors=True)
         log = self._log = ReceivedLog(logs / self._context.attempt)
@@ -206,11 +208,10 @@ class _Enumerator(SourceEnumerator):
 
         What the cut holds is acknowledged from now on when it comes again, so it is marked too.
         """
-        mark = self._mark.read()
-        cut = None if self._recalled is None else self._recalled.cut
-        if mark is not None and (cut is None or cut.is_before(mark)):
-            if self._source.fail_on_data_loss:
-                restored = "its beginning" if cut is None else str(cut)
-                raise AcknowledgedRecordsError(restored, str(mark))
-        elif cut is not None:
+        if self._recalled is None:
+            return
+        mark, cut = self._mark.read(), self._recalled.cut
+        if mark is None or not cut.is_before(mark):
             self._mark.write(cut)
+        elif self._source.fail_on_data_loss:
+            raise AcknowledgedRecordsError(str(cut), str(mark))

@@ -27,6 +27,8 @@ class ModelBroker:
         self.deliveries = 0
         self.last_handles: list[tuple[int, int]] = []
         self.loses_acks = False
+        self.is_bounded = False
+        self.delivers_again_when_connected = False
         self.extended: list[Any] = []
 
     def publish(self, count: int) -> None:
@@ -88,6 +90,8 @@ class ModelReceiver(Receiver):
     def __init__(self, broker: ModelBroker, extend_after: float | None = None) -> None:
         self._broker = broker
         broker.on_the_wire.clear()
+        if broker.delivers_again_when_connected:
+            broker.lose_patience(range(7))
         self.extend_after = extend_after
 
     def receive(self, limit: int, timeout: float) -> list[Delivery]:
@@ -105,6 +109,10 @@ class ModelReceiver(Receiver):
                 self._broker.delivered.remove(number)
                 self._broker.waiting.append(number)
 
+    def has_ended(self, waiting: int) -> bool:
+        broker = self._broker
+        return broker.is_bounded and not broker.waiting and len(broker.delivered) <= waiting
+
     def acknowledged_up_to(self) -> int | None:
         return self._broker.floor() if self._broker.numbered else None
 
@@ -116,7 +124,7 @@ class ModelSource(AcknowledgingSource):
         self.contexts: list[ReceiverContext] = []
 
     def receiver(self, context: ReceiverContext) -> Receiver:
-        self.contexts.append(context)
+        self.contexts.append(context)  # of the driver's copy
         return ModelReceiver(self.broker, self.extend_after)
 
     def deserialize(self, payload: bytes) -> str:

@@ -37,11 +37,16 @@ _log = logging.getLogger(__name__)
 _API = "$JS.API"
 _ACK, _PROGRESS, _NAK = b"+ACK", b"+WPI", b"-NAK"
 _ASK_SECONDS = 5.0
+_GRACE_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 128 << 20
 _ROOM_FOR_LATE_ONES = 20_000
 _NOT_NOW = (TimeoutError, OSError)
 _IDLE = "100"
+_NOBODY = "503"
+_LATELY_SECONDS = 10.0
+_ACK_TRIES = 5
+_ACK_RETRY_SECONDS = 1.0
 _HURRIED_ACK_WAIT = 0.05
 _HURRY_SECONDS = 0.4
 
@@ -61,6 +66,9 @@ class NatsReceiver(Receiver):
         self._asked_until = 0.0
         self._outages = 0
         self._must_look = False
+        self._acknowledged: deque[tuple[float, Sequence[str]]] = deque()
+        """What was acknowledged lately, and when: a server that dies may not have kept it."""
+        self._outages_at_ack = 0
         self._created = context.notes.get("created")
         self._highest = int(context.notes.get("highest", 0))
         self._last: int | None = None
@@ -90,13 +98,15 @@ class NatsReceiver(Receiver):
         return deliveries
 
     def acknowledge(self, handles: Sequence[Any]) -> bool:
-        return self._connection.call(self._send(handles, _ACK))
+        return self._connection.call(self._acknowledge(handles))
 
     def extend(self, handles: Sequence[Any]) -> None:
         self._connection.call(self._send(handles, _PROGRESS))
 
     def reject(self, handles: Sequence[Any]) -> None:
         waiting = [message.reply for message in self._arrived]
+        if self._outages_at_ack != self._connection.outages:
+            self.acknowledge([])
         self._connection.call(self._send([*handles, *waiting, *self._beyond.values()], _NAK))
 
     def acknowledged_up_to(self) -> int | None:
@@ -145,15 +155,8 @@ class NatsReceiver(Receiver):
         self._event.set()
 
     async def _receive(self, limit: int, timeout: float) -> list[Msg]:
-        if self._outages != self._connection.outages:
-            self._outages, self._must_look = self._connection.outages, True
         try:
-            if self._must_look:
-                await self._check_stream()
-                await self._check_consumer()
-                # What was on its way when the connection broke is lost to both sides.
-                await self._hurry()
-                self._must_look, self._asked_until = False, 0.0
+            await self._look_again()
             if not self._arrived:
                 self._event.clear()
                 await self._ask(limit)
@@ -161,6 +164,18 @@ class NatsReceiver(Receiver):
         except self._not_now:
             pass
         return [m for m in self._drained(limit) if not self._is_status(m)]
+
+    async def _look_again(self) -> None:
+        """See whether all is still there, after an outage or an answer that nobody was."""
+        outages = self._connection.outages
+        if not self._must_look and self._outages == outages:
+            return
+        await self._check_stream()
+        await self._check_consumer()
+        if self._outages != outages:
+            # What was on its way when the connection broke is lost to both sides.
+            await self._hurry()
+        self._outages, self._must_look, self._asked = outages, False, 0
 
     async def _has_reached(self, last: int, waiting: int) -> bool:
         info = await self._consumer()
@@ -176,7 +191,7 @@ class NatsReceiver(Receiver):
         now = asyncio.get_running_loop().time()
         if self._asked > 0 and now < self._asked_until:
             return
-        self._asked, self._asked_until = limit, now + _ASK_SECONDS
+        self._asked, self._asked_until = limit, now + _ASK_SECONDS + _GRACE_SECONDS
         wish = {
             "batch": limit,
             "expires": int(_ASK_SECONDS * 1e9),
@@ -190,16 +205,33 @@ class NatsReceiver(Receiver):
         return [self._arrived.popleft() for _ in range(count)]
 
     def _is_status(self, message: Msg) -> bool:
-        status = None if message.data else (message.headers or {}).get("Status")
+        headers = {} if message.data else message.headers or {}
+        status = headers.get("Status")
         if status is None:
             self._asked -= 1
             return False
         if status != _IDLE:
             # The request is over: too old, served in part, or nobody is there to serve it.
             self._asked = 0
-            self._must_look = self._must_look or status in ("503", "409")
-            _log.debug("JetStream says %s to a request for messages", message.headers)
+            is_gone = "deleted" in headers.get("Description", "").lower()
+            self._must_look = self._must_look or is_gone or status == _NOBODY
+            _log.debug("JetStream says %s to a request for messages", headers)
         return True
+
+    async def _acknowledge(self, subjects: Sequence[str]) -> bool:
+        now = asyncio.get_running_loop().time()
+        while self._acknowledged and self._acknowledged[0][0] < now - _LATELY_SECONDS:
+            self._acknowledged.popleft()
+        self._acknowledged.append((now, subjects))
+        for _ in range(_ACK_TRIES):
+            outages = self._connection.outages
+            if outages != self._outages_at_ack:
+                subjects = [subject for _, some in self._acknowledged for subject in some]
+            if await self._send(subjects, _ACK):
+                self._outages_at_ack = outages
+                return True
+            await asyncio.sleep(_ACK_RETRY_SECONDS)
+        return False
 
     async def _send(self, subjects: Sequence[str], word: bytes) -> bool:
         client = self._connection.client

@@ -1,0 +1,120 @@
+"""Whole jobs that acknowledge, with real threads, against a model of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from penstock.common import WatermarkStrategy
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.errors import AcknowledgedRecordsError, InvalidJobError
+from tests.unit.connectors.model_broker import ModelBroker, ModelSource
+from tests.unit.job.counting import Program, checkpoint, die, launched, wait_for_records
+from tests.unit.support import eventually
+
+RECORDS = 200
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running() -> Iterator[None]:
+    yield
+    for job in launched:
+        job.kill()
+    launched.clear()
+
+
+class Numbers(ModelSource):
+    def deserialize(self, payload: bytes) -> int:  # type: ignore[override]
+        return int(payload[1:])
+
+
+def full_broker(*, numbered: bool = True) -> ModelBroker:
+    broker = ModelBroker(numbered=numbered)
+    broker.delivers_again_when_connected = True
+    broker.publish(RECORDS)
+    return broker
+
+
+@dataclass
+class Acknowledging(Program):
+    """Counts what a broker delivers."""
+
+    broker: ModelBroker = field(default_factory=full_broker)
+
+    def build(self) -> StreamExecutionEnvironment:
+        env = self.environment()
+        source = Numbers(self.broker)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+        self.count(numbers.uid("numbers"))
+        return env
+
+    def run_to_the_end(self) -> None:
+        self.broker.is_bounded = True
+        self.run()
+        assert self.verdict(RECORDS).is_exactly_once, self.verdict(RECORDS)
+        assert sorted(self.broker.acknowledged) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "named"])
+def test_steps_that_fail_cost_no_message_and_double_none(tmp_path: Path, numbered: bool) -> None:
+    broker = full_broker(numbered=numbered)
+    program = Acknowledging(tmp_path, fails=[30, 90, 150], broker=broker, interval="10 ms")
+    program.run_to_the_end()
+    assert program.journal().attempts_so_far >= 3
+
+
+def test_a_job_that_dies_goes_on_with_what_was_not_acknowledged(tmp_path: Path) -> None:
+    program = Acknowledging(tmp_path, interval="10 h")
+    job = program.launch()
+    wait_for_records(job, 20)
+    checkpoint(job)
+    wait_for_records(job, 60)
+    die(job)
+    program.run_to_the_end()
+
+
+def test_a_stop_acknowledges_and_a_plain_savepoint_does_not(tmp_path: Path) -> None:
+    program = Acknowledging(tmp_path, interval="10 h")
+    job = program.launch()
+    wait_for_records(job, RECORDS)
+    job.savepoint(str(tmp_path / "savepoints")).result(20)
+    assert program.broker.acknowledged == []
+    path = job.stop(str(tmp_path / "savepoints"), drain=False).result(20)
+    assert job.wait_for_end(20)
+    assert len(program.broker.acknowledged) == RECORDS
+    program.settings["execution__state_recovery__path"] = path
+    program.run_to_the_end()
+
+
+def test_a_savepoint_from_before_the_last_acknowledgement_is_refused(tmp_path: Path) -> None:
+    program = Acknowledging(tmp_path, interval="10 h")
+    job = program.launch()
+    wait_for_records(job, RECORDS)
+    savepoint = job.savepoint(str(tmp_path / "savepoints")).result(20)
+    program.broker.publish(1)
+    wait_for_records(job, RECORDS + 1)
+    checkpoint(job)
+    eventually(lambda: len(program.broker.acknowledged) == RECORDS + 1)
+    die(job)
+    program.broker.is_bounded = True
+    program.settings["execution__state_recovery__path"] = savepoint
+    with pytest.raises(AcknowledgedRecordsError, match="record 201 of attempt a1"):
+        program.run()
+
+
+def test_a_job_without_checkpoints_is_refused(tmp_path: Path) -> None:
+    program = Acknowledging(tmp_path, interval=None, directory=None)
+    with pytest.raises(InvalidJobError, match="enable_checkpointing"):
+        program.run()
+
+
+def test_rescaling_reads_on(tmp_path: Path) -> None:
+    program = Acknowledging(tmp_path, parallelism=3, interval="10 ms")
+    job = program.launch()
+    wait_for_records(job, 60)
+    die(job)
+    program.parallelism = 2
+    program.run_to_the_end()
