@@ -61,15 +61,19 @@ def listens(pid: int, port: int) -> bool:
 
 
 def signal_family(pid: int, number: signal.Signals) -> list[int]:
-    """Send a signal to a process and its descendants, and return whom it was sent to.
-
-    The process itself is first, so that it does not start new children in place of the killed.
-    """
+    """Send a signal to a process and its descendants, and return whom it was sent to."""
+    if number in (signal.SIGKILL, signal.SIGSTOP):
+        # First, so that it starts no child that nobody has seen.
+        _send(pid, signal.SIGSTOP)
     members = family(pid)
     for member in members:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(member, number)
+        _send(member, number)
     return members
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _stat(pid: int) -> list[bytes] | None:
