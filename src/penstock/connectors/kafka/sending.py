@@ -8,11 +8,12 @@ from penstock.connectors.kafka.client import KafkaProperties, confluent, new_pro
 from penstock.connectors.kafka.serialization import Message
 from penstock.errors import KafkaDeliveryError
 
-__all__ = ["Sender", "largest_message", "open_producer"]
+__all__ = ["Sender", "answer_seconds", "largest_message", "open_producer"]
 
 _LARGEST_QUEUE = 200_000
 _PAUSE_SECONDS = 0.05
 _DEFAULT_LARGEST_MESSAGE = 1_000_000
+_DEFAULT_ANSWER_MS = 30_000
 
 
 def open_producer(properties: KafkaProperties, **settings: Any) -> Any:
@@ -29,11 +30,18 @@ def open_producer(properties: KafkaProperties, **settings: Any) -> Any:
 
 def largest_message(properties: KafkaProperties) -> int:
     """Tell how many bytes key, value and headers of a message may have together."""
-    for name in ("message.max.bytes", "max.request.size"):
-        text = properties.get(name, "").strip()
-        if text.isdigit():
-            return int(text)
-    return _DEFAULT_LARGEST_MESSAGE
+    names = ("message.max.bytes", "max.request.size")
+    return _first_number(properties, *names) or _DEFAULT_LARGEST_MESSAGE
+
+
+def answer_seconds(properties: KafkaProperties) -> float:
+    """Tell how long to wait for brokers before something is given up or asked anew."""
+    return (_first_number(properties, "max.block.ms") or _DEFAULT_ANSWER_MS) / 1000
+
+
+def _first_number(properties: KafkaProperties, *names: str) -> int | None:
+    texts = (properties.get(name, "").strip() for name in names)
+    return next((int(text) for text in texts if text.isdigit()), None)
 
 
 class Sender:

@@ -21,7 +21,9 @@ Message = dict[str, Any]
 """What a producer takes apart from the topic: ``value``, and ``key``, ``partition``,
 ``timestamp``, ``headers`` if there are any."""
 
-HeaderProvider = Callable[[Any], Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None]
+Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
+
+HeaderProvider = Callable[[Any], Headers | None]
 
 
 class KafkaTopicSelector(ABC):

@@ -13,7 +13,7 @@ from penstock.connectors.durable import make_directory
 from penstock.connectors.kafka.client import KafkaProperties, new_producer
 from penstock.connectors.kafka.direct_writer import DirectWriter
 from penstock.connectors.kafka.marker import Marker
-from penstock.connectors.kafka.sending import largest_message
+from penstock.connectors.kafka.sending import answer_seconds, largest_message
 from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink_committer import KafkaCommitter, OnLostMarker
 from penstock.connectors.kafka.sink_publisher import DirectPublisher, StagedPublisher
@@ -34,7 +34,6 @@ from penstock.ids import attempt_number
 __all__ = ["KafkaSink", "KafkaSinkBuilder"]
 
 _LONGEST_PREFIX = 64_000
-_ANSWER_SECONDS = 30.0
 _ON_LOST_MARKER = "penstock.kafka.on-lost-marker"
 
 
@@ -85,8 +84,12 @@ class KafkaSink(Sink):
         settings = self._settings
         if settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             if settings.serializer.topic is not None:
-                producer = new_producer(settings.properties)
-                check_topic(producer, settings.serializer.topic, settings.servers, _ANSWER_SECONDS)
+                check_topic(
+                    new_producer(settings.properties),
+                    settings.serializer.topic,
+                    settings.servers,
+                    answer_seconds(settings.properties),
+                )
             return DirectPublisher()
         account = self._account(context)
         attempt = attempt_number(context.attempt)

@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.connectors.kafka.client import KafkaProperties, confluent, new_consumer
 from penstock.connectors.kafka.marker import Marker
-from penstock.connectors.kafka.sending import Sender, open_producer
+from penstock.connectors.kafka.sending import Sender, answer_seconds, open_producer
 from penstock.connectors.kafka.serialization import Message
 from penstock.connectors.kafka.sink_trouble import told_by
 from penstock.connectors.kafka.staged_part import Account
@@ -27,19 +27,17 @@ from penstock.errors import KafkaDeliveryError
 __all__ = ["MarkedTransactions"]
 
 _TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
-_ANSWER_SECONDS = 30.0
 _COMMIT_SECONDS = 120.0
+_LONGEST_REQUEST_SECONDS = 30.0
 
 
 class MarkedTransactions:
     """Publishes for one account; used by one thread at a time."""
 
-    def __init__(
-        self, properties: KafkaProperties, account: Account, answer_seconds: float = _ANSWER_SECONDS
-    ) -> None:
+    def __init__(self, properties: KafkaProperties, account: Account) -> None:
         self._properties = properties
         self._account = account
-        self._answer_seconds = answer_seconds
+        self._answer_seconds = answer_seconds(properties)
         self._kafka = confluent()
         self._producer: Any = None
         self._group: Any = None
@@ -103,6 +101,8 @@ class MarkedTransactions:
             self._properties,
             transactional_id=account.transactional_id,
             transaction_timeout_ms=timeout,
+            # The client's own timeouts end some of its calls only with that of a request.
+            socket_timeout_ms=int(min(self._answer_seconds, _LONGEST_REQUEST_SECONDS) * 1000),
         )
         consumer = new_consumer(
             # One that waits for offsets of a transaction that is about to be ended.
