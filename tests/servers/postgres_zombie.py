@@ -7,26 +7,25 @@ goes on when it is sent a line, and says in the end what became of it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import sleep
 
 from penstock.connectors.committing import commit_all
 from penstock.connectors.postgres import preparing
-from penstock.connectors.postgres.committables import OwedRows
 from penstock.connectors.postgres.database import Connection
+from penstock.connectors.postgres.loading import RowBatch, load
 from tests.contracts.sink_world import Attempt, Case
 from tests.servers.postgres_sink_case import lines_sink
 
 
 def main(dsn: str, directory: str, phases: str) -> None:
-    load = preparing._load
-
-    def stop_behind(connection: Connection, owed: OwedRows) -> None:
-        load(connection, owed)
+    def stop_behind(connection: Connection, target: str, batches: Sequence[RowBatch]) -> None:
+        load(connection, target, batches)
         print("loaded", flush=True)
         sys.stdin.readline()
 
-    preparing._load = stop_behind
+    setattr(preparing, "load", stop_behind)  # noqa: B010 - it is the module's, not its own
     sink = lines_sink(dsn).set_two_phase(phases == "two").build()
     attempt = Attempt(Case(sink, list), Path(directory))
     attempt.publish(["zombie"], [])

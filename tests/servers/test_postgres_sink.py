@@ -262,6 +262,20 @@ def test_a_violated_constraint_names_the_row_and_leaves_nothing(
     assert attempt.commit(committables).committed == 1
 
 
+@pytest.mark.parametrize("two_phase", [True, False])
+def test_a_constraint_that_is_checked_last_names_the_row_too(
+    postgres: Any, tmp_path: Path, two_phase: bool
+) -> None:
+    dsn, builder = orders(postgres)
+    run(dsn, "ALTER TABLE orders ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED")
+    case = case_of(builder.set_columns("id", "note").set_two_phase(two_phase))
+    attempt = Attempt(case, tmp_path)
+    attempt.publish([(1, "a"), (2, "a")], [])  # type: ignore[list-item]
+    with pytest.raises((RefusedRowsError, CommitFailedError), match=r"Key \(note\)=\(a\)"):
+        attempt.commit(attempt.cut().committables)
+    assert (prepared(dsn), run(dsn, "SELECT * FROM orders")) == ([], [])
+
+
 def test_a_value_of_the_wrong_type_names_its_line(postgres: Any, tmp_path: Path) -> None:
     _, builder = orders(postgres)
     attempt = Attempt(case_of(builder.set_columns("id")), tmp_path)
@@ -429,6 +443,17 @@ def test_repeated_micro_batches_change_nothing_by_key(postgres: Any, tmp_path: P
         attempt.publish(["d"], [])
     assert sorted(case.shown()) == ["a", "b" * 100_000, "c", "d"]
     assert case.leftovers() == []
+
+
+def test_micro_batches_by_key_may_have_different_columns(postgres: Any, tmp_path: Path) -> None:
+    dsn, builder = orders(postgres)
+    for name, columns in (("a1", ["id", "note"]), ("a2", ["id", "amount"]), ("a3", ["id"])):
+        types = Types.ROW_NAMED(columns, [Types.INT() for _ in columns])
+        attempt = Attempt(case_of(builder.set_key_columns("id"), types), tmp_path, name)
+        attempt.publish([Row(*range(1, len(columns) + 1))], [])  # type: ignore[list-item]
+        attempt.publish([Row(*range(2, len(columns) + 2))], [])  # type: ignore[list-item]
+    everything = "SELECT id, amount::int, note FROM orders ORDER BY id"
+    assert run(dsn, everything) == [(1, 2, "2"), (2, 3, "3")]
 
 
 def test_rows_of_kind_delete_take_rows_away(postgres: Any, tmp_path: Path) -> None:

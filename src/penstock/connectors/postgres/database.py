@@ -120,7 +120,7 @@ class Database:
         """Open a connection in autocommit mode, once; its name says whose it is."""
         facts = {"connect_timeout": 10, **self._dsn.parameters()}
         facts["application_name"] = self.identity.application_name(purpose)
-        connection: Connection = driver().connect(autocommit=True, **facts)
+        connection: Connection = driver().connect(autocommit=True, prepare_threshold=None, **facts)
         try:
             connection.execute(_SETTINGS)
         except BaseException:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import time
 
 from penstock.connectors.postgres.books import Books
-from penstock.connectors.postgres.database import Connection, Database, driver
+from penstock.connectors.postgres.database import Connection, Database, driver, told
 from penstock.connectors.postgres.identity import attempt_in
 from penstock.errors import PostgresSetupError
 
@@ -59,6 +59,9 @@ def _take_over(database: Database, books: Books) -> None:
                 if time.monotonic() > until:
                     raise
                 _end_older(connection, database)
+            except psycopg.errors.InsufficientPrivilege as error:
+                remedy = "grant SELECT, INSERT, UPDATE and DELETE on both tables to the role"
+                raise PostgresSetupError(repr(database), told(error), remedy) from error
         _end_older(connection, database)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.committables import OwedRows
 from penstock.connectors.postgres.database import Connection, Database, driver, told
 from penstock.connectors.postgres.fence import end_connections
 from penstock.connectors.postgres.loading import load
 from penstock.connectors.postgres.names import quoted_text
-from penstock.errors import LostStagedFileError, PostgresSetupError, RefusedRowsError
+from penstock.errors import PostgresSetupError, RefusedRowsError
 
-__all__ = ["load_and_commit", "prepare", "prepared_gids", "roll_back"]
+__all__ = ["load_and_commit", "prepare", "prepared_gids", "refusals", "roll_back"]
 
 
 def prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -> None:
@@ -39,8 +42,9 @@ def _prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -
         books.check(connection)
         if not books.enter(connection, owed.gid, owed.rows):
             return  # an earlier try prepared it, and somebody else has committed that
-        _load(connection, owed)
-        connection.execute(f"PREPARE TRANSACTION {quoted_text(owed.gid)}")
+        with refusals(owed.table):
+            load(connection, owed.target, owed.batches)
+            connection.execute(f"PREPARE TRANSACTION {quoted_text(owed.gid)}")
 
 
 def load_and_commit(connection: Connection, books: Books, owed: OwedRows) -> bool:
@@ -48,26 +52,26 @@ def load_and_commit(connection: Connection, books: Books, owed: OwedRows) -> boo
 
     The ledger's unique gid keeps two of these, and one that is prepared, from both taking place.
     """
-    with connection.transaction():
+    with refusals(owed.table), connection.transaction():
         books.hold(connection)
         if not books.enter(connection, owed.gid, owed.rows):
             return False
-        _load(connection, owed)
+        load(connection, owed.target, owed.batches)
     return True
 
 
-def _load(connection: Connection, owed: OwedRows) -> None:
+@contextmanager
+def refusals(table: str) -> Iterator[None]:
+    """Turn what the server has against rows, at once or in the end, into `RefusedRowsError`."""
     psycopg = driver()
     try:
-        load(connection, owed.target, owed.batches)
-    except LostStagedFileError:
-        raise
+        yield
     except psycopg.errors.LockNotAvailable as error:
         reason = (
             f"waited too long for a lock: {told(error)}; either somebody locks the table, or "
             "subtasks have rows of the same unique key: a prepared row keeps the others waiting"
         )
-        raise RefusedRowsError(owed.table, reason) from error
+        raise RefusedRowsError(table, reason) from error
     except (
         psycopg.DataError,
         psycopg.IntegrityError,
@@ -75,7 +79,7 @@ def _load(connection: Connection, owed: OwedRows) -> None:
         psycopg.InternalError,
         psycopg.NotSupportedError,
     ) as error:
-        raise RefusedRowsError(owed.table, told(error)) from error
+        raise RefusedRowsError(table, told(error)) from error
 
 
 def prepared_gids(connection: Connection, prefix: str) -> list[str]:

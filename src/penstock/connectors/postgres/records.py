@@ -6,103 +6,118 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.common.row import Row
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
 from penstock.errors import UnsuitableTableError, UnwritableValueError
 
-__all__ = ["columns_of", "values_of"]
+__all__ = ["RecordReader"]
 
 Values = Callable[[Any], Sequence[Any]]
 
+_names_of = Row.__dict__["_fields"].__get__  # unlike hasattr, this asks nobody else
 
-def columns_of(
-    given: tuple[str, ...] | None, type_info: TypeInformation | None
-) -> tuple[str, ...] | None:
-    """Tell which columns records fill: those the user named, else the names of the row type.
+_CLASSES = {
+    BasicType.BYTE: int,
+    BasicType.SHORT: int,
+    BasicType.INT: int,
+    BasicType.LONG: int,
+    BasicType.BIG_INT: int,
+    BasicType.DOUBLE: float,
+}
 
-    None stands for all columns of the table, in its own order.
+
+class RecordReader:
+    """Knows how records of a type fill some columns of a table.
+
+    ``columns`` are those the user named, else the names of the row type; None stands for all
+    columns of the table in its own order. Rows and dicts with names are read by these, and may
+    hold more than the user named. All else is read by position, and must have as many values.
     """
-    if given is not None:
-        return given
-    if isinstance(type_info, RowTypeInfo) and not _is_unnamed(type_info):
-        return type_info.field_names
-    return None
 
+    def __init__(
+        self, table: str, columns: tuple[str, ...] | None, type_info: TypeInformation | None
+    ) -> None:
+        fields: list[str] | None = None
+        if isinstance(type_info, RowTypeInfo) and not _is_unnamed(type_info):
+            fields = type_info.get_field_names()
+            columns = columns or type_info.field_names
+            missing = [name for name in columns if name not in fields]
+            if missing:
+                reason = (
+                    f"the stream's row type has no field {missing[0]!r}: it has {', '.join(fields)}"
+                )
+                raise UnsuitableTableError(table, reason)
+        self.columns = columns
+        self._fields = fields or (None if columns is None else list(columns))
+        self._width = None if self._fields is None else len(self._fields)
+        self.classes = _classes(type_info)
 
-def values_of(
-    table: str,
-    columns: tuple[str, ...] | None,
-    type_info: TypeInformation | None,
-) -> Values:
-    """Make a function that gives a record's values in the order of the columns.
+    def positions(self, width: int) -> list[int]:
+        """Tell where the columns are among the values of a record."""
+        if self.columns is None or self._fields is None:
+            return list(range(width))
+        return [self._fields.index(name) for name in self.columns]
 
-    Rows and dicts with names are read by these, and may hold more than the columns. All else is
-    read by position, and must have exactly as many values.
-    """
-    if columns is None:
-        return _all_values
-    positions = _positions(table, columns, type_info)
-    count = len(columns)
-    names = list(columns)
+    def values(self, record: Any) -> Sequence[Any]:
+        """Give a record's values, in the order that `positions` speaks of.
 
-    def values(record: Any) -> Sequence[Any]:
+        All records have equally many. Raises `UnwritableValueError` for one that does not fit.
+        """
         kind = record.__class__
         found: Sequence[Any]
-        if kind is dict:
-            found = [record[name] for name in names] if _has(record, names) else ()
-        elif kind is Row and positions is None and hasattr(record, "_fields"):
-            found = record.get_fields_by_names(names) if _has(record, names) else ()
-        elif isinstance(record, Row | tuple | list):
-            found = list(record)
-            if positions is not None:
-                found = [found[at] for at in positions]
+        if kind is tuple:
+            found = record
+        elif kind is Row:
+            found = record._values
+            try:
+                if _names_of(record) != self._fields:
+                    found = self._by_names(record)
+            except AttributeError:
+                pass
+        elif kind is dict:
+            found = self._by_names(record)
+        elif isinstance(record, tuple | list):
+            found = record
         else:
             found = (record,)
-        if len(found) != count:
-            raise _misfit(record, names)
+        if len(found) != self._width:
+            self._check_width(record, len(found))
         return found
 
-    return values
+    def _by_names(self, record: Any) -> list[Any]:
+        if self._fields is None:
+            reason = "it has names, and the sink knows no columns; give them to set_columns()"
+            raise UnwritableValueError(None, record, reason)
+        missing = [name for name in self._fields if name not in record]
+        if missing:
+            reason = "the record has no field of that name"
+            raise UnwritableValueError(missing[0], record, reason)
+        return [record[name] for name in self._fields]
 
-
-def _positions(
-    table: str, columns: tuple[str, ...], type_info: TypeInformation | None
-) -> list[int] | None:
-    """Tell where a declared row has the columns; None where its order is theirs, or unknown."""
-    if not isinstance(type_info, RowTypeInfo) or _is_unnamed(type_info):
-        return None
-    missing = [name for name in columns if name not in type_info.field_names]
-    if missing:
-        reason = (
-            f"the stream's row type has no field {missing[0]!r}: "
-            f"it has {', '.join(type_info.field_names)}"
-        )
-        raise UnsuitableTableError(table, reason)
-    return [type_info.field_names.index(name) for name in columns]
+    def _check_width(self, record: Any, width: int) -> None:
+        if self._width is None and width:
+            self._width = width
+            return
+        needed = f"{self._width} values"
+        if self._fields is not None:
+            needed += f" ({', '.join(self._fields)})"
+        raise UnwritableValueError(None, record, f"a record needs {needed}; this one has {width}")
 
 
 def _is_unnamed(type_info: RowTypeInfo) -> bool:
     return type_info.field_names == RowTypeInfo(type_info.field_types).field_names
 
 
-def _has(record: Any, names: list[str]) -> bool:
-    return all(name in record for name in names)
-
-
-def _all_values(record: Any) -> Sequence[Any]:
-    if isinstance(record, tuple | list):
-        return record
-    if isinstance(record, Row) and not hasattr(record, "_fields"):
-        return list(record)
-    if isinstance(record, Row | dict):
-        reason = "it has names and the sink does not know the columns; give them to set_columns()"
-        raise UnwritableValueError(None, record, reason)
-    return (record,)
-
-
-def _misfit(record: Any, names: list[str]) -> UnwritableValueError:
-    if isinstance(record, dict) or hasattr(record, "_fields"):
-        missing = next((name for name in names if name not in record), None)
-        if missing is not None:
-            return UnwritableValueError(missing, record, "the record has no field of that name")
-    reason = f"a record needs {len(names)} values ({', '.join(names)})"
-    return UnwritableValueError(None, record, reason)
+def _classes(type_info: TypeInformation | None) -> dict[int, type]:
+    if not isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        return {}
+    return {
+        at: _CLASSES[field.kind]
+        for at, field in enumerate(type_info.field_types)
+        if isinstance(field, BasicTypeInfo) and field.kind in _CLASSES
+    }

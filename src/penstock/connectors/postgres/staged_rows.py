@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import msgspec
 
 from penstock.common.row import Row, RowKind
-from penstock.connectors.postgres.copy_text import encoder_of
-from penstock.connectors.postgres.records import columns_of, values_of
+from penstock.connectors.postgres.copy_text import UNWRITABLE, LineEncoder
+from penstock.connectors.postgres.records import RecordReader
 from penstock.connectors.postgres.row_files import LARGEST_INLINE, RowFiles, RowPiece
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.errors import UnsuitableTableError, UnwritableValueError
@@ -38,7 +38,8 @@ class StagedRows(msgspec.Struct, frozen=True, array_like=True):
     """What a writer staged.
 
     ``columns`` is None for all of the table. ``width`` is how many values a row has. ``arrays``
-    are positions where lists were written as arrays.
+    are positions where lists were written as arrays. ``deletes`` is how many rows only take
+    others away.
     """
 
     columns: tuple[str, ...] | None
@@ -46,6 +47,7 @@ class StagedRows(msgspec.Struct, frozen=True, array_like=True):
     rows: int
     piece: RowPiece
     arrays: tuple[int, ...]
+    deletes: int = 0
 
 
 decode_staged = msgspec.msgpack.Decoder(StagedRows).decode
@@ -55,16 +57,15 @@ class RowWriter(SinkWriter):
     """Encodes rows line by line, into memory while they are few, then into a file of its own."""
 
     def __init__(self, shape: RowShape, context: WriterContext) -> None:
-        columns = columns_of(shape.columns, context.type_info)
-        if columns is None and shape.json_columns:
+        self._reader = RecordReader(shape.table, shape.columns, context.type_info)
+        self._json_columns = shape.json_columns
+        self._deletes = shape.deletes
+        if self._reader.columns is None and shape.json_columns:
             reason = "set_json_columns() goes by names, and the rows have none: use set_columns()"
             raise UnsuitableTableError(shape.table, reason)
-        self._columns = columns
-        self._deletes = shape.deletes
-        self._values = values_of(shape.table, columns, context.type_info)
-        names = dict(enumerate(columns or ()))
-        self._encode = encoder_of(names, shape.json_columns)
-        self._json = {at for at, name in names.items() if name in shape.json_columns}
+        self._values = self._reader.values
+        self._encoder: LineEncoder | None = None
+        self._line: Callable[[Any], str] = self._first_line
         self._files = RowFiles(context.work_dir or context.staging_dir, context.attempt)
         self._name = context.name
         self._lines: list[str] = []
@@ -73,16 +74,14 @@ class RowWriter(SinkWriter):
         self._path = ""
         self._size = 0
         self._rows = 0
-        self._width: int | None = None
-        self._arrays: set[int] = set()
+        self._deleted = 0
 
     def write(self, value: Any) -> None:
         values = self._values(value)
-        if len(values) != self._width:
-            self._check_width(value, len(values))
-        line = self._encode(values)
-        if "{" in line:
-            self._note_arrays(values)
+        try:
+            line = self._line(values)
+        except UNWRITABLE as error:
+            raise self._encoder_for(values).blamed(values) from error
         if value.__class__ is Row and value._row_kind is not RowKind.INSERT:
             marked = self._mark(value, line)
             if marked is None:
@@ -90,25 +89,26 @@ class RowWriter(SinkWriter):
             line = marked
         elif self._deletes:
             line = f"f\t{line}"
-        self._lines.append(line)
-        self._rows += 1
-        if len(self._lines) >= _LINES_PER_BLOCK:
+        lines = self._lines
+        lines.append(line)
+        if len(lines) == _LINES_PER_BLOCK:
             self._flush()
 
     def stage(self) -> bytes:
         self._flush()
-        if not self._rows:
+        if not self._rows or self._encoder is None:
             return b""
         data = b"".join(self._blocks)
         if self._file is not None:
             self._file.close()
         return msgspec.msgpack.encode(
             StagedRows(
-                self._columns,
-                self._width or 0,
+                self._reader.columns,
+                self._encoder.width,
                 self._rows,
                 RowPiece(self._size, data, self._path),
-                tuple(sorted(self._arrays - self._json)),
+                tuple(sorted(self._encoder.arrays)),
+                self._deleted,
             )
         )
 
@@ -117,14 +117,17 @@ class RowWriter(SinkWriter):
             self._file.close()
             self._files.piece(self._name).unlink(missing_ok=True)
 
-    def _check_width(self, record: Any, width: int) -> None:
-        if self._width is not None or width == 0:
-            reason = f"it has {width} values where others have {self._width}"
-            raise UnwritableValueError(None, record, reason)
-        self._width = width
+    def _first_line(self, values: Sequence[Any]) -> str:
+        self._line = self._encoder_for(values).line
+        return self._line(values)
 
-    def _note_arrays(self, values: Sequence[Any]) -> None:
-        self._arrays.update(at for at, v in enumerate(values) if isinstance(v, list | tuple))
+    def _encoder_for(self, values: Sequence[Any]) -> LineEncoder:
+        if self._encoder is None:
+            reader = self._reader
+            self._encoder = LineEncoder(
+                reader.positions(len(values)), reader.columns, self._json_columns, reader.classes
+            )
+        return self._encoder
 
     def _mark(self, row: Row, line: str) -> str | None:
         kind = row.get_row_kind()
@@ -133,13 +136,16 @@ class RowWriter(SinkWriter):
             raise UnwritableValueError(None, row, reason)
         if kind is RowKind.UPDATE_BEFORE:
             return None  # the row behind it says what it becomes
-        return f"{'t' if kind is RowKind.DELETE else 'f'}\t{line}"
+        if kind is RowKind.DELETE:
+            self._deleted += 1
+            return f"t\t{line}"
+        return f"f\t{line}"
 
     def _flush(self) -> None:
         if not self._lines:
             return
-        self._lines.append("")
-        data = "\n".join(self._lines).encode()
+        self._rows += len(self._lines)
+        data = "".join(self._lines).encode()
         self._lines.clear()
         self._size += len(data)
         if self._file is None and self._size <= LARGEST_INLINE:

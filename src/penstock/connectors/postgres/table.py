@@ -111,7 +111,9 @@ def look_at(connection: Connection, table: str) -> Table:
         reason = "there is no such table in this database (upper and lower case count)"
         raise UnsuitableTableError(table, reason)
     oid, target = row
-    may = connection.execute("SELECT has_table_privilege(%s::oid, 'INSERT')", (oid,)).fetchone()
+    may = connection.execute(
+        "SELECT has_any_column_privilege(%s::oid, 'INSERT')", (oid,)
+    ).fetchone()
     if not may or not may[0]:
         raise UnsuitableTableError(table, "the role of the dsn may not INSERT into it")
     columns = connection.execute(

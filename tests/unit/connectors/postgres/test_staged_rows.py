@@ -95,7 +95,7 @@ def test_records_without_names_fill_all_columns(tmp_path: Path) -> None:
         writer(tmp_path, None).write({"a": 1})
     one = writer(tmp_path, None)
     one.write((1, 2))
-    with pytest.raises(UnwritableValueError, match="3 values where others have 2"):
+    with pytest.raises(UnwritableValueError, match="needs 2 values; this one has 3"):
         one.write((1, 2, 3))
 
 
