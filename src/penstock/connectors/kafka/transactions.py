@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.connectors.kafka.client import KafkaProperties, confluent, new_consumer
+from penstock.connectors.kafka.in_time import in_time
 from penstock.connectors.kafka.marker import Marker
 from penstock.connectors.kafka.sending import Sender, answer_seconds, open_producer
 from penstock.connectors.kafka.serialization import Message
@@ -27,6 +28,7 @@ from penstock.errors import KafkaDeliveryError
 __all__ = ["MarkedTransactions"]
 
 _TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+_GRACE_SECONDS = 2.0
 _COMMIT_SECONDS = 120.0
 _LONGEST_REQUEST_SECONDS = 30.0
 
@@ -71,13 +73,13 @@ class MarkedTransactions:
             producer.begin_transaction()
             for topic, messages in blocks:
                 sender.send(topic, messages)
-            producer.send_offsets_to_transaction(
-                [self._place(marker.offset, marker.text)], self._group, self._answer_seconds
-            )
+            self._move(producer, marker)
             self._commit(producer, sender)
         except self._kafka.KafkaException as error:
+            # Looked at before the rest is purged, which counts as failed too.
+            is_undelivered = sender.failure is not None
             self._drop(producer)
-            if sender.failure is not None:
+            if is_undelivered:
                 raise self._undelivered(sender) from error
             raise told_by(error.args[0], self._account, self._servers) from error
         except KafkaDeliveryError as error:
@@ -121,6 +123,14 @@ class MarkedTransactions:
         finally:
             consumer.close()
         self._marker = Marker.read(found.offset, found.metadata) if found.offset >= 0 else None
+
+    def _move(self, producer: Any, marker: Marker) -> None:
+        place = [self._place(marker.offset, marker.text)]
+        in_time(
+            self._answer_seconds + _GRACE_SECONDS,
+            "send_offsets_to_transaction",
+            lambda: producer.send_offsets_to_transaction(place, self._group, self._answer_seconds),
+        )
 
     def _commit(self, producer: Any, sender: Sender) -> None:
         deadline = time.monotonic() + _COMMIT_SECONDS
