@@ -45,6 +45,11 @@ class Feed:
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self._thread.start()
 
+    @property
+    def released(self) -> int:
+        """How many orders may be written so far."""
+        return self._released
+
     def write(self, number: int) -> None:
         """Write the next orders at once, and wait until the broker has them."""
         assert self._sent == self._released

@@ -158,6 +158,7 @@ def kafka_sink(variant: Variant) -> KafkaSink:
         .set_transactional_id_prefix(f"crash-{variant.totals}")
         .set_record_serializer(serializer)
         .set_property("request.timeout.ms", str(variant.client_timeout_ms))
+        .set_property("max.block.ms", str(variant.client_timeout_ms))
         .set_property("transaction.timeout.ms", str(variant.transaction_timeout_ms))
         .build()
     )

@@ -18,6 +18,9 @@ from tests.crash.orders.world import World
 MOST_STARTS = 25
 LONGEST_WAIT_S = 60.0
 LONGEST_WAIT_ON_SPARK_S = 120.0
+TRICKLE_EVERY_S = 0.1
+TRICKLE_SHARE = 0.02
+"""Of the orders that are left, in a second."""
 KILLED = -9
 
 
@@ -47,6 +50,8 @@ class Run:
         self.unplayed: list[str] = []
         """Faults that this machine has not the means for, and why."""
         self.has_finished = False
+        self._made = made
+        self._last_trickle = time.monotonic()
         self._driver: Driver | None = None
         self._others: list[Driver] = []
 
@@ -70,7 +75,8 @@ class Run:
         return self.start(environment)
 
     def tend(self) -> None:
-        """Start the driver again if it has died."""
+        """Let some more orders come, and start the driver again if it has died."""
+        self._trickle()
         if self.has_finished or self.driver.is_running:
             return
         code = self.driver.wait()
@@ -119,6 +125,14 @@ class Run:
     def journal(self) -> JournalState:
         """What the job's journal says."""
         return Journal(JobDir(self.variant.checkpoints, JobKey(JOB)).storage, JOB).state()
+
+    def _trickle(self) -> None:
+        """Release a part of what is left for each second that has passed: it never ends."""
+        now = time.monotonic()
+        if now - self._last_trickle > TRICKLE_EVERY_S:
+            self._last_trickle = now
+            left = len(self._made) - self.feed.released
+            self.feed.release(self.feed.released + int(left * TRICKLE_SHARE * TRICKLE_EVERY_S))
 
     def close(self) -> None:
         """Leave no process behind."""

@@ -163,16 +163,13 @@ def play(schedule: Schedule, world: World, directory: Path, events: int = EVENTS
 
 
 def _play(schedule: Schedule, run: Run, events: int) -> None:
-    """Half of the orders are there before, the rest comes in portions: one before each fault.
+    """Half of the orders are there before, the rest trickles in while things go wrong.
 
-    So the job cannot end before all faults have struck.
+    Some are held back until the last fault has struck, so that the job cannot end before.
     """
-    before = events // 2
-    run.feed.write(before)
+    run.feed.write(events // 2)
     run.start()
-    portion = (events - before) // (len(schedule.faults) + 1)
-    for number, (moment, fault) in enumerate(schedule.faults, start=1):
-        run.feed.release(before + number * portion)
+    for moment, fault in schedule.faults:
         run.wait_for_checkpoints(moment.checkpoints)
         run.wait(moment.seconds)
         fault.strike(run)
