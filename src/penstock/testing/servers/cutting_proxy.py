@@ -135,6 +135,9 @@ class CuttingProxy:
         link = _Link(client, server, self._watching() if self._watching else None)
         with self._lock:
             self._links.add(link)
+        if self._refusing:
+            # Said while this connection was being made.
+            link.cut()
         asking = threading.Thread(target=self._ask, args=(link,), daemon=True)
         asking.start()
         self._answer(link)
