@@ -306,6 +306,15 @@ def test_messages_in_flight_for_longer_than_the_ack_wait_are_not_delivered_again
     reader.checkpoint()
 
 
+def test_a_message_that_looks_like_an_answer_of_the_server_is_a_message(
+    nats: NatsServer, readers: Callable[..., Reader]
+) -> None:
+    publish(nats, "LOOKS", [])
+    headers = {"Status": "404", "Description": "Consumer Deleted"}
+    on(nats, lambda jetstream: jetstream.publish("LOOKS.x", b"", headers=headers))
+    assert readers(builder(nats, "LOOKS")).read() == [""]
+
+
 def test_messages_too_large_for_one_request_come_in_several(
     nats: NatsServer, readers: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:

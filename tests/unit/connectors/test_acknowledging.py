@@ -184,7 +184,7 @@ class Mishaps:
 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "named"])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_whatever_dies_in_whatever_order_each_message_counts_once(
     numbered: bool, seed: int

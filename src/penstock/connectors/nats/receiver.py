@@ -47,6 +47,7 @@ _NOBODY = "503"
 _LATELY_SECONDS = 10.0
 _ACK_TRIES = 5
 _ACK_RETRY_SECONDS = 1.0
+_PATIENCE_AT_THE_END = 5
 _HURRIED_ACK_WAIT = 0.05
 _HURRY_SECONDS = 0.4
 
@@ -75,6 +76,7 @@ class NatsReceiver(Receiver):
         """Behind which number a bounded source ends."""
         if settings.is_bounded and "last" in context.notes:
             self._last = int(context.notes["last"])
+        self._times_not_ended = 0
         self._beyond: dict[int, str] = {}
         """By number: how to give back what came behind the end of a bounded source."""
         self.extend_after = settings.ack_wait / 3
@@ -183,8 +185,11 @@ class NatsReceiver(Receiver):
             return False
         if info.num_ack_pending <= waiting + len(self._beyond):
             return True
-        # The rest was in flight to somebody else, or the server has lost acknowledgements of it.
-        await self._hurry()
+        # The rest is on its way, or was on its way to an attempt that is dead, or the server has
+        # lost acknowledgements of it.
+        self._times_not_ended += 1
+        if self._times_not_ended % _PATIENCE_AT_THE_END == 0:
+            await self._hurry()
         return False
 
     async def _ask(self, limit: int) -> None:
@@ -205,11 +210,11 @@ class NatsReceiver(Receiver):
         return [self._arrived.popleft() for _ in range(count)]
 
     def _is_status(self, message: Msg) -> bool:
-        headers = {} if message.data else message.headers or {}
-        status = headers.get("Status")
-        if status is None:
+        if message.reply:
             self._asked -= 1
             return False
+        headers = message.headers or {}
+        status = headers.get("Status")
         if status != _IDLE:
             # The request is over: too old, served in part, or nobody is there to serve it.
             self._asked = 0
@@ -319,6 +324,8 @@ class NatsReceiver(Receiver):
         if not info.num_ack_pending or info.config.description != OWN_CONSUMER:
             return
         wanted = self._wanted()
+        # If anything goes wrong in between, the next look sets it right.
+        self._must_look = True
         await self._jetstream.add_consumer(
             self._settings.stream, wanted.evolve(ack_wait=_HURRIED_ACK_WAIT)
         )
