@@ -50,12 +50,18 @@ def driver() -> Any:
 
 
 class Dsn:
-    """Where a database is and how to get in; shown without its password."""
+    """Where a database is and how to get in; shown without its password.
+
+    It stays in its process: a sink that is sent to tasks takes an empty one along.
+    """
 
     __slots__ = ("_text",)
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str | None) -> None:
         self._text = text
+
+    def __reduce__(self) -> tuple[type[Dsn], tuple[None]]:
+        return Dsn, (None,)
 
     def parameters(self) -> dict[str, Any]:
         """Return libpq's parameters.
@@ -63,6 +69,9 @@ class Dsn:
         Raises:
             ValueError: if it is no dsn; without repeating it.
         """
+        if self._text is None:
+            message = "the dsn stays where the sink was built, and is not in copies of it"
+            raise ValueError(message)
         psycopg = driver()
         conninfo = importlib.import_module("psycopg.conninfo")
         try:

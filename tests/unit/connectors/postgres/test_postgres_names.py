@@ -65,9 +65,13 @@ def test_a_broken_dsn_is_refused_without_being_repeated() -> None:
     assert "geheim" not in str(info.value)
 
 
-def test_a_sink_can_be_sent_to_tasks() -> None:
+def test_a_sink_that_is_sent_to_tasks_leaves_the_dsn_behind() -> None:
     sink = PostgresSink.builder().set_dsn("dbname=x password=geheim").set_table("orders").build()
-    assert repr(pickle.loads(pickle.dumps(sink))) == repr(sink) == "PostgresSink(orders)"
+    data = pickle.dumps(sink)
+    assert b"geheim" not in data
+    assert repr(pickle.loads(data)) == repr(sink) == "PostgresSink(orders)"
+    with pytest.raises(ValueError, match="stays where the sink was built"):
+        pickle.loads(pickle.dumps(Dsn("dbname=x"))).parameters()
 
 
 def test_the_builder_refuses_what_does_not_go_together() -> None:
