@@ -154,6 +154,8 @@ def test_what_fails_at_a_barrier_is_aborted_and_prepared_again_under_another_nam
     assert server.shown() == ["a"]
     assert [context.checkpoint for context in server.opened] == [1, 1]
     assert server.opened[1].name != failed.name
+    attempt.sweep([])
+    assert len(server.aborted) == 1
 
 
 def test_subtasks_that_are_prepared_are_not_prepared_again(
