@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,21 @@ def committed_records(
 
 
 def committed_messages(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Any]:
-    consumer = Consumer(
+    messages: list[Any] = []
+    consumer = _consumer(bootstrap, isolation)
+    try:
+        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+        for partition in sorted(partitions):
+            if isolation == "read_committed":
+                _await_ended_transactions(bootstrap, consumer, topic, partition)
+            messages += _read_to_the_end(consumer, topic, partition)
+    finally:
+        consumer.close()
+    return messages
+
+
+def _consumer(bootstrap: str, isolation: str) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "looking",
@@ -73,20 +88,38 @@ def committed_messages(bootstrap: str, topic: str, isolation: str = "read_commit
             "enable.partition.eof": True,
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 10,
+            "log_level": 2,
         }
     )
-    messages: list[Any] = []
+
+
+def _await_ended_transactions(
+    bootstrap: str, consumer: Consumer, topic: str, partition: int
+) -> None:
+    """Wait for a broker to write what it has promised: it says "committed" a little earlier.
+
+    Not for long, since a transaction may as well be open.
+    """
+    everything = _consumer(bootstrap, "read_uncommitted")
+    place = TopicPartition(topic, partition)
+    deadline = time.monotonic() + 3
     try:
-        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-        for partition in sorted(partitions):
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            at_end = False
-            while not at_end:
-                for message in consumer.consume(10_000, 0.05):
-                    if message.error() is not None:
-                        at_end = True
-                    else:
-                        messages.append(message)
+        while time.monotonic() < deadline:
+            stable, end = (
+                looking.get_watermark_offsets(place, 10)[1] for looking in (consumer, everything)
+            )
+            if stable == end:
+                return
+            time.sleep(0.05)
     finally:
-        consumer.close()
-    return messages
+        everything.close()
+
+
+def _read_to_the_end(consumer: Consumer, topic: str, partition: int) -> list[Any]:
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    messages: list[Any] = []
+    while True:
+        for message in consumer.consume(10_000, 0.05):
+            if message.error() is not None:
+                return messages
+            messages.append(message)

@@ -182,9 +182,8 @@ def test_a_killed_broker_loses_and_doubles_nothing(kafka: KafkaBroker, tmp_path:
     texts = [str(number) for number in range(20_000)]
     for text in texts[:10_000]:
         writer.write(text)
-    transactions = transactions_on(kafka, part.account)
+    transactions = transactions_on(kafka, part.account, **{"max.block.ms": 3000})
     transactions.open()
-    transactions._answer_seconds = 1.0
     attempt._case = case_of(builder.set_property("max.block.ms", 2000))
     committer = attempt.committer()
     with pytest.raises(KafkaUnreachableError):

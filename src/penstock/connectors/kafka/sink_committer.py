@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from penstock.connectors.committer import CommitRequest, Committer
+from penstock.connectors.committer import CommitOutcome, CommitRequest, Committer
 from penstock.connectors.kafka.client import KafkaProperties
 from penstock.connectors.kafka.marker import Marker, transactions_of
 from penstock.connectors.kafka.serialization import Message
@@ -68,15 +68,18 @@ class KafkaCommitter(Committer):
         for request in requests:
             part = decode_part(request.get_committable())
             by_account.setdefault(part.account, []).append((request, part))
+        waits = False
         for account, asked in by_account.items():
-            if account == self._account:
+            if waits:
+                # What another job staged was there before anything of this one.
+                for request, _ in asked:
+                    request.retry_later()
+            elif account == self._account:
                 self._commit(self._own, asked)
-                continue
-            others = MarkedTransactions(self._properties, account)
-            try:
-                self._commit(others, asked)
-            finally:
-                others.close()
+            else:
+                with contextlib.closing(MarkedTransactions(self._properties, account)) as others:
+                    self._commit(others, asked)
+            waits = any(request.outcome is CommitOutcome.RETRY_LATER for request, _ in asked)
 
     def sweep(self, keep: Sequence[bytes]) -> None:
         kept = map(decode_part, keep)

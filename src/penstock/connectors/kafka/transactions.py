@@ -28,6 +28,7 @@ from penstock.errors import KafkaDeliveryError
 __all__ = ["MarkedTransactions"]
 
 _TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+_DELIVERY_TIMEOUT_MS = 2 * 60 * 1000
 _GRACE_SECONDS = 2.0
 _COMMIT_SECONDS = 120.0
 _LONGEST_REQUEST_SECONDS = 30.0
@@ -98,11 +99,9 @@ class MarkedTransactions:
 
     def _take_over(self) -> None:
         account = self._account
-        timeout = self._properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
         self._producer = open_producer(
-            self._properties,
+            KafkaProperties({**_patience(self._properties), **self._properties}),
             transactional_id=account.transactional_id,
-            transaction_timeout_ms=timeout,
             # The client's own timeouts end some of its calls only with that of a request.
             socket_timeout_ms=int(min(self._answer_seconds, _LONGEST_REQUEST_SECONDS) * 1000),
         )
@@ -163,3 +162,15 @@ class MarkedTransactions:
     @property
     def _servers(self) -> str:
         return self._properties.get("bootstrap.servers", "")
+
+
+def _patience(properties: KafkaProperties) -> dict[str, int]:
+    """Give what Java's properties leave open; a message may not outlive its transaction."""
+    text = properties.get("transaction.timeout.ms", "").strip()
+    timeout = int(text) if text.isdigit() else _TRANSACTION_TIMEOUT_MS
+    if "message.timeout.ms" in properties or "delivery.timeout.ms" in properties:
+        return {"transaction.timeout.ms": timeout}
+    return {
+        "transaction.timeout.ms": timeout,
+        "delivery.timeout.ms": min(timeout, _DELIVERY_TIMEOUT_MS),
+    }
