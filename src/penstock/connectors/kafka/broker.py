@@ -11,6 +11,8 @@ from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
 __all__ = ["Broker"]
 
+_NO_LEADER = 5
+
 
 class Broker:
     """Answers about topics and offsets; every call may block for some ``seconds`` and raise.
@@ -91,9 +93,16 @@ class Broker:
             asked, isolation_level=self._isolation, request_timeout=self._seconds
         )
         return {
-            KafkaTopicPartition(asked.topic, asked.partition): answer.result().offset
+            KafkaTopicPartition(asked.topic, asked.partition): self._known(answer.result().offset)
             for asked, answer in answers.items()
         }
+
+    def _known(self, offset: int) -> int:
+        # An answer that was cut off by the broker's death holds no offset, and no error either.
+        if offset == self._kafka.OFFSET_INVALID:
+            reason = "a partition's offset was not told"
+            raise self._kafka.KafkaException(self._kafka.KafkaError(_NO_LEADER, reason))
+        return offset
 
     def _consumer(self) -> Any:
         if self._group_consumer is None:
