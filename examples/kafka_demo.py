@@ -45,7 +45,8 @@ from penstock.testing.servers.kafka_files import connector_jars
 from penstock.testing.servers.postgres_server import PostgresServer
 
 ORDERS, CUSTOMERS = 60_000, 1_000
-PER_SECOND = 1_000
+PARTS = 4
+PER_SECOND = 2_000
 CHECKPOINTS_BEFORE_A_KILL = 2
 AWAY_S = 1.0
 
@@ -98,12 +99,16 @@ def partition_of(customer: str) -> int:
 
 
 class Shop(threading.Thread):
-    """Sends orders to Kafka at a steady pace; the last fifth waits until it is told to hurry."""
+    """Sends orders to Kafka, some of them for each part that is killed, the rest when it hurries.
+
+    It never stops in between: beyond those for one part it goes on, slowly.
+    """
 
     def __init__(self, bootstrap: str, orders: int) -> None:
         super().__init__(name="shop", daemon=True)
         self.orders = orders
         self.acknowledged = 0
+        self.killed = 0
         self._hurry, self._closed = threading.Event(), threading.Event()
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 10, **QUIET}
@@ -141,8 +146,9 @@ class Shop(threading.Thread):
 
     def _keep_pace(self, number: int) -> None:
         self._producer.poll(0)
-        self._hurry.wait(100 / PER_SECOND)
-        while number >= self.orders * 4 // 5 and not self._hurry.is_set():
+        is_slow = number > self.orders * (self.killed + 1) // (PARTS + 1)
+        self._hurry.wait(100 / PER_SECOND * (10 if is_slow else 1))
+        while number >= self.orders * 9 // 10 and not self._hurry.is_set():
             self._producer.poll(0.1)
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
@@ -151,7 +157,6 @@ class Shop(threading.Thread):
 
 # -- what happens -------------------------------------------------------------------------------
 
-PARTS = 4
 Victim = tuple[str, Callable[[], bool]]
 
 
@@ -185,13 +190,15 @@ class Run(Watch):
                 is_hurrying = True
             elif victims[len(killed)][1]():
                 killed.append(victims[len(killed)][0])
+                self._shop.killed += 1
                 since = time.time()
         self.tell_news()
         return killed
 
     def comeback(self, recovery: dict[str, Any]) -> str:
+        why = recovery["cause"].splitlines()[0]
         goes_on = f"attempt {recovery['attempt']} goes on from checkpoint {recovery['checkpoint']}"
-        return f"{goes_on} ({recovery['cause'].splitlines()[0][:60]})"
+        return f"{goes_on}: {why[:40]}"
 
     def figures(self, checkpoint: dict[str, Any]) -> str:
         return f"{self._shop.acknowledged:,} orders sent, {self._rows()} rows in the table"
