@@ -31,6 +31,11 @@ _TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 _DELIVERY_TIMEOUT_MS = 2 * 60 * 1000
 _GRACE_SECONDS = 2.0
 _COMMIT_SECONDS = 120.0
+# The first question a cluster is asked about any group makes it create the topic of offsets.
+_COORDINATOR_COMES = frozenset(
+    {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+)
+_COORDINATOR_SECONDS = 0.1
 _LONGEST_REQUEST_SECONDS = 30.0
 
 
@@ -115,13 +120,26 @@ class MarkedTransactions:
             # The client takes half a second longer to take over if it has no connection yet.
             check_topic(self._producer, account.topic, self._servers, self._answer_seconds)
             self._producer.init_transactions(self._answer_seconds)
-            found = consumer.committed([self._place()], self._answer_seconds)[0]
-            if found.error is not None:
-                raise self._kafka.KafkaException(found.error)
+            found = self._committed(consumer)
             self._group = consumer.consumer_group_metadata()
         finally:
             consumer.close()
         self._marker = Marker.read(found.offset, found.metadata) if found.offset >= 0 else None
+
+    def _committed(self, consumer: Any) -> Any:
+        """Ask for the marker; a coordinator that is just being found or loaded is waited for."""
+        deadline = time.monotonic() + self._answer_seconds
+        while True:
+            try:
+                found = consumer.committed([self._place()], self._answer_seconds)[0]
+                if found.error is not None:
+                    raise self._kafka.KafkaException(found.error)
+            except self._kafka.KafkaException as error:
+                if error.args[0].name() not in _COORDINATOR_COMES or time.monotonic() > deadline:
+                    raise
+                time.sleep(_COORDINATOR_SECONDS)
+            else:
+                return found
 
     def _move(self, producer: Any, marker: Marker) -> None:
         place = [self._place(marker.offset, marker.text)]
