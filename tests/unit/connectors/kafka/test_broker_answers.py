@@ -1,4 +1,4 @@
-"""What a source makes of a broker's answers that are none."""
+"""What sources and sinks make of a broker's answers that are none."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from penstock.connectors.kafka.broker import Broker
 from penstock.connectors.kafka.client import KafkaProperties, confluent
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
+from penstock.connectors.kafka.staged_part import Account
+from penstock.connectors.kafka.transactions import MarkedTransactions
 
 PARTITION = KafkaTopicPartition("orders", 0)
 
@@ -38,3 +40,23 @@ def test_an_end_that_was_not_told_is_an_outage_and_no_end() -> None:
 def test_no_record_behind_a_time_is_an_answer() -> None:
     assert broker_that_answers(confluent().OFFSET_END).at_time([PARTITION], 0) == {}
     assert broker_that_answers(7).latest([PARTITION]) == {PARTITION: 7}
+
+
+def test_a_coordinator_that_is_being_loaded_is_waited_for() -> None:
+    kafka = confluent()
+    account = Account("id", "group", "orders")
+    properties = KafkaProperties({"bootstrap.servers": "127.0.0.1:1"})
+    answers = [kafka.KafkaError(kafka.KafkaError.NOT_COORDINATOR), "the marker"]
+
+    def committed(_: Any, __: float) -> list[Any]:
+        answer = answers.pop(0)
+        if isinstance(answer, kafka.KafkaError):
+            raise kafka.KafkaException(answer)
+        return [SimpleNamespace(error=None, marker=answer)]
+
+    transactions = MarkedTransactions(properties, account)
+    found = transactions._committed(SimpleNamespace(committed=committed))
+    assert found.marker == "the marker"
+    answers.append(kafka.KafkaError(kafka.KafkaError.GROUP_AUTHORIZATION_FAILED))
+    with pytest.raises(kafka.KafkaException):
+        transactions._committed(SimpleNamespace(committed=committed))
