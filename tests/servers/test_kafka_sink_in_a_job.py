@@ -1,0 +1,91 @@
+"""The Kafka sink in whole jobs that fail and come back, without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common import Configuration, Types, WatermarkStrategy
+from penstock.common.serialization import SerializationSchema, SimpleStringSchema
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.base import DeliveryGuarantee
+from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
+from penstock.testing import ScriptedFailures, run_inline
+from penstock.testing.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_sink_case import committed_records, new_topic
+
+pytestmark = pytest.mark.kafka
+
+
+class KeyOfText(SerializationSchema):
+    def serialize(self, element: Any) -> bytes:
+        return str(int(element) % 7).encode()
+
+
+def sink_on(kafka: KafkaBroker, topic: str, guarantee: DeliveryGuarantee) -> KafkaSink:
+    serializer = (
+        KafkaRecordSerializationSchema.builder()
+        .set_topic(topic)
+        .set_key_serialization_schema(KeyOfText())
+        .set_value_serialization_schema(SimpleStringSchema())
+        .build()
+    )
+    return (
+        KafkaSink.builder()
+        .set_bootstrap_servers(kafka.bootstrap)
+        .set_delivery_guarantee(guarantee)
+        .set_transactional_id_prefix(topic)
+        .set_record_serializer(serializer)
+        .build()
+    )
+
+
+def run_job(sink: KafkaSink, directory: Path) -> None:
+    settings = Configuration.from_dict(
+        {
+            "execution.checkpointing.dir": str(directory / "checkpoints"),
+            "penstock.checkpoint.records": "2000",
+            "penstock.micro-batch.max-records": "500",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.delay": "0 ms",
+            "restart-strategy.fixed-delay.attempts": "5",
+        }
+    )
+    env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
+    numbers = env.from_source(
+        NumberSequenceSource(0, 9_999), WatermarkStrategy.no_watermarks(), "numbers"
+    )
+    failing = numbers.map(ScriptedFailures(directory, on=[3_700, 8_900]), Types.LONG())
+    failing.map(str, Types.STRING()).sink_to(sink).name("the sink")
+    run_inline(env).execute("numbers")
+
+
+@pytest.mark.parametrize(
+    "guarantee", [DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE]
+)
+def test_a_job_that_fails_and_comes_back_keeps_the_guarantee_of_its_sink(
+    kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee
+) -> None:
+    topic = new_topic(kafka, 3)
+    run_job(sink_on(kafka, topic, guarantee), tmp_path)
+    found = Counter(int(value) for _, value in committed_records(kafka.bootstrap, topic))
+    assert set(found) == set(range(10_000))
+    if guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+        assert set(found.values()) == {1}
+    assert not list((tmp_path / "checkpoints").rglob("*.piece"))
+
+
+def test_a_job_begun_anew_under_the_same_name_publishes_again(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = new_topic(kafka)
+    sink = sink_on(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
+    for directory in ("one", "other"):
+        (tmp_path / directory).mkdir()
+        run_job(sink, tmp_path / directory)
+    found = Counter(int(value) for _, value in committed_records(kafka.bootstrap, topic))
+    assert found == dict.fromkeys(range(10_000), 2)
