@@ -109,6 +109,7 @@ class Attempt:
             parts.checkpoints.committer_retries,
         )
         self._output: RetainedOutput | None = None
+        self._is_cancelled = False
         self.coordinator: Coordinator | None = None
         self.last: Completed | None = None
         """The checkpoint the job ended with, if it did."""
@@ -220,8 +221,12 @@ class Attempt:
         self.last = stopped_at
         self._board.finish()
 
-    def cancel(self) -> None:
-        """End between micro-batches: what is running is still published."""
+    def cancel(self, *, for_good: bool) -> None:
+        """End between micro-batches: what is running is still published.
+
+        For good: sinks give up what they have prepared and no checkpoint holds.
+        """
+        self._is_cancelled = for_good
         self._board.stop()
 
     def kill(self) -> None:
@@ -242,7 +247,7 @@ class Attempt:
             self.coordinator.stop()
         if self._board.failure is None and not self._board.stopping and self.last is None:
             self._commit_without_checkpoint()
-        if self._board.failure is None and not self._board.stopping:
+        if self._board.failure is None and (self._is_cancelled or not self._board.stopping):
             _quietly(self._sweep_at_the_end)
         self.close()
 
@@ -275,8 +280,10 @@ class Attempt:
             self._board.fail(error)
 
     def _sweep_at_the_end(self) -> None:
-        # The checkpoints of a job that came to its end are deleted next.
-        self._sweep(self._parts.held_by_sinks(self._parts.store.retained), {})
+        # The checkpoints of a job that came to its end are deleted next. Those of a cancelled one
+        # may be kept: it only gives up what it prepared for one that was not completed.
+        gone = () if self._is_cancelled else self._parts.store.retained
+        self._sweep(self._parts.held_by_sinks(gone), {})
 
     def _sweep(
         self, held: Mapping[str, Sequence[bytes]] | None, restored: Mapping[str, SinkState]

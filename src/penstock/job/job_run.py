@@ -190,8 +190,12 @@ class JobRun:
         self._killed = self._killed or kill
         self._asked_to_end.set()
         begun = self._begun
-        if begun is not None:
-            (begun.attempt.kill if self._killed else begun.attempt.cancel)()
+        if begun is None:
+            return
+        if self._killed:
+            begun.attempt.kill()
+        else:
+            begun.attempt.cancel(for_good=not self._suspended)
 
     # -- attempt after attempt --------------------------------------------------------------
 
