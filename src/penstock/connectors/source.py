@@ -72,8 +72,9 @@ class EnumeratorContext:
     ``work_dir`` is a durable directory of this source alone, named after its uid: the same
     one after a restart, not necessarily there yet. ``clock`` tells the time in seconds.
     ``wake`` tells the loop that a plan would now give something; it may be called from any
-    thread, and too often does no harm. ``attempt`` never comes back in the life of ``job``, and
-    sorts behind all earlier ones. ``checkpointed`` is False in a job without any checkpoints.
+    thread, and too often does no harm. ``attempt`` never comes back in the life of ``job``;
+    `penstock.ids.attempt_number` tells which of two is later. ``checkpointed`` is False in a job
+    without any checkpoints.
     """
 
     parallelism: int

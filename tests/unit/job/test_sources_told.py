@@ -121,7 +121,7 @@ def test_a_restored_source_recalls_what_it_knew_at_the_cut(tmp_path: Path) -> No
     eventually(lambda: program.heard.recalled == [b"at 20"])
     first, second = program.heard.contexts
     assert first.job == second.job
-    assert first.attempt < second.attempt
+    assert first.attempt != second.attempt
 
 
 def test_a_source_knows_whether_there_will_be_checkpoints(tmp_path: Path) -> None:
