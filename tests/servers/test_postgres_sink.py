@@ -241,6 +241,37 @@ def test_a_job_of_the_same_name_elsewhere_is_no_older_attempt(
     assert case.shown() == ["a"]
 
 
+def test_what_another_job_of_the_name_left_prepared_is_warned_about(
+    postgres: Any, tmp_path: Path, caplog: Any
+) -> None:
+    case = two_phase_case(postgres, tmp_path)
+    gone = Attempt(case, tmp_path / "gone")
+    gone.publish(["a"], [])
+    gone.cut()
+    (gid,) = prepared(dsn_of(case))
+    here = Attempt(case, tmp_path / "here")
+    here._job = gone._job  # the same name, and another birth
+    with caplog.at_level(logging.WARNING):
+        here.sweep([])
+    assert f"roll them back: ROLLBACK PREPARED '{gid}'" in caplog.text
+    assert prepared(dsn_of(case)) == [gid]
+
+
+def test_later_rows_wait_for_earlier_ones_that_fail(postgres: Any, tmp_path: Path) -> None:
+    dsn, builder = orders(postgres)
+    attempt = Attempt(case_of(builder.set_columns("id").set_two_phase(False)), tmp_path)
+    committables = []
+    for checkpoint in (1, 2):
+        attempt.publish([(checkpoint,)], [])  # type: ignore[list-item]
+        committables += attempt.cut(checkpoint).committables
+    run(dsn, "INSERT INTO orders VALUES (1)")
+    with pytest.raises(CommitFailedError, match="1 commit failed"):
+        attempt.commit(committables)
+    assert run(dsn, "SELECT id FROM orders") == [(1,)]
+    run(dsn, "DELETE FROM orders")
+    assert attempt.commit(committables).committed == 2
+
+
 def test_a_violated_constraint_names_the_row_and_leaves_nothing(
     postgres: Any, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 
 from penstock.connectors.committer import CommitRequest, Committer
@@ -24,6 +25,10 @@ from penstock.errors import (
 
 __all__ = ["TransactionCommitter"]
 
+logger = logging.getLogger("penstock.connectors.postgres")
+
+_MOST_NAMED = 10
+
 
 class TransactionCommitter(Committer):
     """Commits what is prepared; what is not, it finds in the ledger or loads from its files."""
@@ -39,27 +44,34 @@ class TransactionCommitter(Committer):
         visible: list[OwedRows] = []
         for at, request in enumerate(requests):
             owed = decode_owed(request.get_committable())
-            try:
-                if not self._commit(self._connected(), owed):
-                    request.signal_already_committed()
-            except LostStagedFileError as error:
-                lost = LostPreparedRowsError(owed.gid, owed.table, error.path)
-                request.signal_failed_with_known_reason(lost)
-            except (RefusedRowsError, PostgresSetupError) as error:
-                request.signal_failed_with_known_reason(error)
-            except Exception as error:
-                self._disconnect()
-                if not _may_pass(error):
-                    request.signal_failed_with_unknown_reason(error)
-                    continue
+            if not self._try(request, owed):
                 # Those behind it wait: a later checkpoint must not show first.
-                for waiting in requests[at:]:
+                for waiting in requests[at + 1 :]:
                     waiting.retry_later()
                 break
-            else:
-                visible.append(owed)
+            visible.append(owed)
         for owed in visible:
             self._files.forget(owed.pieces)
+
+    def _try(self, request: CommitRequest, owed: OwedRows) -> bool:
+        """Commit, and signal what came of it; false if the rows do not show."""
+        try:
+            if not self._commit(self._connected(), owed):
+                request.signal_already_committed()
+        except LostStagedFileError as error:
+            lost = LostPreparedRowsError(owed.gid, owed.table, error.path)
+            request.signal_failed_with_known_reason(lost)
+        except (RefusedRowsError, PostgresSetupError) as error:
+            request.signal_failed_with_known_reason(error)
+        except Exception as error:
+            self._disconnect()
+            if _may_pass(error):
+                request.retry_later()
+            else:
+                request.signal_failed_with_unknown_reason(error)
+        else:
+            return True
+        return False
 
     def _commit(self, connection: Connection, owed: OwedRows) -> bool:
         """Commit; false if that was done before."""
@@ -103,6 +115,24 @@ class TransactionCommitter(Committer):
             self._books.check(connection)
             self._roll_back(connection, gids, below=self._database.identity.number + 1)
             self._books.strike_all_but(connection, gids)
+            self._name_strangers(connection)
+
+    def _name_strangers(self, connection: Connection) -> None:
+        """Warn of what a job of the same name has prepared: nobody may ever come back for it."""
+        mine = self._database.identity
+        strangers = [
+            gid
+            for gid in prepared_gids(connection, "penstock-")
+            if gid.endswith(f"-{mine.job}-{mine.step}") and not gid.startswith(mine.prefix)
+        ]
+        if strangers:
+            logger.warning(
+                "%s: another job named %s, or an earlier one without this checkpoint directory, "
+                "has prepared transactions here; if it is gone for good, roll them back: %s",
+                self._database,
+                mine.job,
+                "; ".join(f"ROLLBACK PREPARED '{gid}'" for gid in strangers[:_MOST_NAMED]),
+            )
 
     def _roll_back(self, connection: Connection, keep: set[str], *, below: int) -> None:
         for gid in prepared_gids(connection, self._database.identity.prefix):

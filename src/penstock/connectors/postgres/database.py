@@ -32,8 +32,18 @@ _HOPELESS = re.compile(
     "|(database|role) .* does not exist",
 )
 
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A host that is gone without a word is given up after half a minute, not after two hours."""
+
 _SETTINGS = (
-    "SET lock_timeout = '30s'; SET client_encoding = 'UTF8'; SET TimeZone = 'UTC'; "
+    "SET lock_timeout = '30s'; SET statement_timeout = 0; "
+    "SET client_encoding = 'UTF8'; SET TimeZone = 'UTC'; "
     # A commit that a crash of the server takes back would lose rows whose files are gone.
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'"
@@ -127,7 +137,7 @@ class Database:
 
     def connect(self, purpose: str) -> Connection:
         """Open a connection in autocommit mode, once; its name says whose it is."""
-        facts = {"connect_timeout": 10, **self._dsn.parameters()}
+        facts = {**_PATIENCE, **self._dsn.parameters()}
         facts["application_name"] = self.identity.application_name(purpose)
         connection: Connection = driver().connect(autocommit=True, prepare_threshold=None, **facts)
         try:

@@ -74,7 +74,9 @@ class TransactionPublisher(SinkPublisher):
         """
         self._files.sync(piece for rows in owed for piece in rows.pieces)
         left = [rows for rows in owed if self._two_phase and not prepared.get(rows.gid)]
-        if left:
+        if len(left) == 1:
+            self._prepare_one(left[0], prepared)
+        elif left:
             with ThreadPoolExecutor(min(len(left), _MOST_CONNECTIONS), "prepare") as threads:
                 list(threads.map(lambda rows: self._prepare_one(rows, prepared), left))
         return [encode(rows) for rows in owed]
