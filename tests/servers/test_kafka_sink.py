@@ -170,6 +170,25 @@ def test_a_committer_that_was_fenced_does_not_know_what_happened(
     assert case.shown() == ["a", "b"]
 
 
+def test_the_publisher_of_an_attempt_does_not_fence_its_committer(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    case = exactly_once_case(kafka, tmp_path)
+    dead = Attempt(case, tmp_path)
+    dead.publish(["a"], [])
+    restored = dead.cut(1).committables
+    # As an engine does that restores: commit, then open the publisher, then go on committing.
+    attempt = Attempt(case, tmp_path, "a2")
+    committer = attempt.committer()
+    asked(committer, restored)
+    attempt = Attempt(case, tmp_path, "a2")
+    attempt.publish(["b"], [])
+    (request,) = asked(committer, attempt.cut(2).committables)
+    assert request.outcome is None
+    committer.close()
+    assert case.shown() == ["a", "b"]
+
+
 def test_a_killed_broker_loses_and_doubles_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic, other = new_topic(kafka), new_topic(kafka, 2)
     builder = sink_builder(kafka, topic, EXACTLY_ONCE)

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from penstock.connectors.committer import Committer, CommitterContext
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.durable import make_directory
 from penstock.connectors.kafka.client import KafkaProperties, new_producer
 from penstock.connectors.kafka.direct_writer import DirectWriter
-from penstock.connectors.kafka.marker import Marker
 from penstock.connectors.kafka.sending import answer_seconds, largest_message
 from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink_committer import KafkaCommitter, OnLostMarker
@@ -20,7 +21,6 @@ from penstock.connectors.kafka.sink_publisher import DirectPublisher, StagedPubl
 from penstock.connectors.kafka.staged_part import Account
 from penstock.connectors.kafka.staging_writer import StagingWriter
 from penstock.connectors.kafka.topic_check import check_topic
-from penstock.connectors.kafka.transactions import MarkedTransactions
 from penstock.connectors.sink import (
     PublisherContext,
     Sink,
@@ -62,6 +62,13 @@ class KafkaSink(Sink):
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
+        # Of this process: a second producer of an attempt would fence the first.
+        self._committers: WeakValueDictionary[tuple[Account, str], KafkaCommitter] = (
+            WeakValueDictionary()
+        )
+
+    def __reduce__(self) -> tuple[type[KafkaSink], tuple[_Settings]]:
+        return KafkaSink, (self._settings,)
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
@@ -91,37 +98,32 @@ class KafkaSink(Sink):
                     answer_seconds(settings.properties),
                 )
             return DirectPublisher()
-        account = self._account(context)
         attempt = attempt_number(context.attempt)
         assert attempt is not None
-        self._begin(account, attempt)
+        account = self._account(context)
+        committer = self._committers.get((account, context.attempt))
+        if committer is not None:
+            committer.begin(attempt)
+        else:
+            with closing(self._new_committer(context)) as passing:
+                passing.begin(attempt)
         make_directory(context.work_dir)
         return StagedPublisher(account, _area(context, context.work_dir), attempt)
 
     def committer(self, context: CommitterContext) -> Committer | None:
-        settings = self._settings
-        if settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+        if self._settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return None
+        committer = self._new_committer(context)
+        self._committers[self._account(context), context.attempt] = committer
+        return committer
+
+    def _new_committer(self, context: PublisherContext | CommitterContext) -> KafkaCommitter:
         return KafkaCommitter(
-            settings.properties,
+            self._settings.properties,
             self._account(context),
             _area(context, context.work_dir),
-            settings.on_lost_marker,
+            self._settings.on_lost_marker,
         )
-
-    def _begin(self, account: Account, attempt: int) -> None:
-        """End what older attempts have begun, and see to it that there is a marker.
-
-        All that was restored is committed by now, so one that is missing here never mattered; if
-        it is missing later, it was lost.
-        """
-        transactions = MarkedTransactions(self._settings.properties, account)
-        try:
-            transactions.open()
-            if transactions.marker is None:
-                transactions.run([], Marker.before(attempt))
-        finally:
-            transactions.close()
 
     def _account(self, context: PublisherContext | CommitterContext) -> Account:
         transactional_id = f"{self._settings.prefix}-{context.job}-{context.work_dir.name}"

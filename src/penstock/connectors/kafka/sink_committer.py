@@ -63,6 +63,16 @@ class KafkaCommitter(Committer):
         self._largest_transaction = largest_transaction
         self._own = MarkedTransactions(properties, account)
 
+    def begin(self, attempt: int) -> None:
+        """End what older attempts have begun, and see to it that there is a marker.
+
+        Called before the attempt stages anything. All that was restored is committed by then, so a
+        marker that is missing here never mattered; one that is missing later was lost.
+        """
+        self._own.open()
+        if self._own.marker is None:
+            self._own.run([], Marker.before(attempt))
+
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         by_account: dict[Account, Asked] = {}
         for request in requests:
