@@ -444,6 +444,26 @@ def test_a_killed_broker_is_waited_for(
     assert "Kafka is back" in caplog.text
 
 
+def test_a_silent_broker_is_waited_for_and_does_not_hold_up_the_end(
+    kafka: KafkaBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic(kafka, 1)
+    source = builder(kafka, topic).set_group_id(f"g-{topic}")
+    source.set_property("default.api.timeout.ms", "2000")
+    with Opened(source.build()) as opened:
+        # Longer than its session: it comes back with another epoch.
+        kafka.pause()
+        opened.until(lambda: "waiting for Kafka" in caplog.text)
+        kafka.resume()
+        written = produce(kafka, topic, {0: 5})
+        assert opened.read(opened.next_plan()) == written
+        kafka.pause()
+        opened.enumerator.completed(opened.enumerator.positions())
+        started = time.monotonic()
+    assert time.monotonic() - started < 20
+    kafka.resume()
+
+
 def transaction(kafka: KafkaBroker, topic: str) -> Iterator[Producer]:
     client = producer(kafka, transactional_id=f"tx-{uuid.uuid4().hex[:8]}")
     client.init_transactions(20)

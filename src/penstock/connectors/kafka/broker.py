@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -12,6 +13,7 @@ from penstock.connectors.kafka.partitions import KafkaTopicPartition
 __all__ = ["Broker"]
 
 _NO_LEADER = 5
+_CLOSE_SECONDS = 2.0
 
 
 class Broker:
@@ -80,10 +82,13 @@ class Broker:
             self._group_consumer.poll(seconds)
 
     def close(self) -> None:
-        """Hang up."""
-        if self._group_consumer is not None:
-            self._group_consumer.close()
-            self._group_consumer = None
+        """Hang up; what waits for a broker that is silent is left to end by itself."""
+        consumer, self._group_consumer = self._group_consumer, None
+        if consumer is not None:
+            # With a commit under way it waits most of a minute, and a job's end with it.
+            closing = threading.Thread(target=consumer.close, name="kafka-close", daemon=True)
+            closing.start()
+            closing.join(_CLOSE_SECONDS)
 
     def _list(self, partitions: Collection[KafkaTopicPartition], spec: Any) -> Offsets:
         if not partitions:

@@ -123,6 +123,9 @@ class Watcher:
 
     def _look(self) -> None:
         now = time.monotonic()
+        if self._away:
+            # Else the client would go on asking a leader it knows, and be refused for minutes.
+            self._broker.topics()
         if self._discovery_seconds > 0 and now >= self._next_discovery:
             self._discover()
             self._next_discovery = now + self._discovery_seconds
