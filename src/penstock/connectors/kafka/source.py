@@ -95,6 +95,7 @@ class KafkaSource(SparkSource):
                 {t: {n: part.end for n, part in p.items()} for t, p in by_topic.items()}
             ),
             "failOnDataLoss": "false" if self._reading.skips_lost else "true",
+            "kafkaConsumer.pollTimeoutMs": str(int(self._reading.start_seconds * 1000)),
         }
         if "headers" in self._columns():
             options["includeHeaders"] = "true"

@@ -119,7 +119,8 @@ class Watcher:
                 return
             else:
                 self._is_back()
-        self._commits.finish()
+        if not self._away:
+            self._commits.finish()
 
     def _look(self) -> None:
         now = time.monotonic()

@@ -106,6 +106,7 @@ def test_spark_is_told_exactly_the_offsets_of_the_ranges() -> None:
     }
     assert json.loads(read.options["startingOffsets"]) == {"orders": {"1": 5}, "or-ders": {"0": 0}}
     assert read.options["failOnDataLoss"] == "true"
+    assert read.options["kafkaConsumer.pollTimeoutMs"] == "60000"
     assert read.options["kafka.group.id"] == "g"
     assert read.options["kafka.isolation.level"] == "read_committed"
     assert "includeHeaders" not in read.options
