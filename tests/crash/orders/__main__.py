@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -11,6 +12,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from penstock.errors import MissingServerError
+from penstock.testing.servers.kafka_files import KafkaFiles
+from penstock.testing.servers.postgres_server import postgres_binaries
 from tests.crash.orders.schedule import EVENTS, Family, Outcome, Schedule, play
 from tests.crash.orders.world import World
 
@@ -23,6 +27,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--events", type=int, default=EVENTS, help="how many orders in each")
     parser.add_argument("--at-once", type=int, default=1, help="how many run beside each other")
     given = parser.parse_args(arguments)
+    try:
+        KafkaFiles.in_cache().required()
+        postgres_binaries()
+    except MissingServerError as missing:
+        print(f"nothing is played: {missing}")
+        return 1 if os.environ.get("PENSTOCK_REQUIRE_SERVERS") else 0
     low, _, high = given.seeds.partition("-")
     seeds = range(int(low), int(high or low) + 1)
     began, bad, number = time.monotonic(), list[tuple[Outcome, Path]](), 0
@@ -42,14 +52,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def play_in_a_new_world(seed: int, family: Family, events: int) -> tuple[Outcome, Path]:
     """Play a seed's schedule with servers of its own; its directory goes unless it failed."""
-    directory = Path(tempfile.mkdtemp(prefix="penstock-orders-"))
-    # The database runs as another user.
-    directory.chmod(0o755)
+    directory = new_directory()
     with World(directory / "servers") as world:
         outcome = play(Schedule.from_seed(seed, family), world, directory, events)
     if outcome.is_good:
         shutil.rmtree(directory, ignore_errors=True)
     return outcome, directory
+
+
+def new_directory() -> Path:
+    """Make a directory for a run, open to the user the database runs as."""
+    directory = Path(tempfile.mkdtemp(prefix="penstock-orders-"))
+    directory.chmod(0o755)
+    return directory
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from penstock.crash_points import CrashPoint
-from penstock.testing.servers.kafka_files import connector_jars
 from tests.crash.orders.events import orders, stops
 from tests.crash.orders.faults import (
     CrashAt,
@@ -193,7 +192,6 @@ def _variant(rng: random.Random, family: Family) -> Variant:
             unaligned=rng.random() < 0.3,
             settings={
                 "spark.master": "local[2]",
-                "spark.jars": connector_jars(),
                 "penstock.exchange": rng.choice(["channel", "shuffle"]),
             },
         )

@@ -15,6 +15,7 @@ import psycopg
 from penstock.errors import MissingServerError
 from penstock.testing.servers.cutting_proxy import CuttingProxy
 from penstock.testing.servers.kafka_broker import KafkaBroker
+from penstock.testing.servers.kafka_files import connector_jars
 from penstock.testing.servers.postgres_server import PostgresServer
 from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
 from penstock.testing.servers.server_process import ServerProcess
@@ -76,6 +77,7 @@ class World:
         with psycopg.connect(self.database.create_database(name)) as connection:
             connection.execute(TABLE)
         before_broker, before_database = self.proxy(Part.BROKER), self.proxy(Part.DATABASE)
+        jars = {"spark.jars": connector_jars()} if variant.spark else {}
         return msgspec.structs.replace(
             variant,
             directory=str(directory),
@@ -84,6 +86,7 @@ class World:
             orders=f"orders-{name}",
             totals=f"totals-{name}",
             stops=tuple(stops),
+            settings={**variant.settings, **jars},
         )
 
     def proxy(self, part: Part) -> CuttingProxy:

@@ -1,0 +1,82 @@
+"""The orders pipeline under faults, from seeds: a few here, fifty by `make test-crash`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.servers.kafka_files import KafkaFiles
+from tests.conftest import made_or_skipped
+from tests.crash.orders.__main__ import main, new_directory
+from tests.crash.orders.schedule import Family, Schedule, play
+from tests.crash.orders.world import World
+
+FAULTS = {
+    "KillDriver",
+    "KillServer",
+    "StopServer",
+    "GoneAtCommit",
+    "Zombie",
+    "LostAnswer",
+    "DiskFull",
+    "CrashAt",
+}
+EVENTS = 60_000
+"""Less than in `make test-crash`, for the sake of time; the faults are the same."""
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    made_or_skipped(KafkaFiles.in_cache().required)
+    with made_or_skipped(lambda: World(new_directory() / "servers")) as world:
+        yield world
+
+
+def run(world: World, seed: int, family: Family) -> None:
+    outcome = play(Schedule.from_seed(seed, family), world, new_directory(), EVENTS)
+    assert outcome.is_good, outcome
+
+
+@pytest.mark.crash
+@pytest.mark.kafka
+@pytest.mark.postgres
+@pytest.mark.parametrize("seed", [7, 8])
+def test_orders_come_through_whatever_dies(world: World, seed: int) -> None:
+    run(world, seed, Family.INLINE)
+
+
+@pytest.mark.crash
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.postgres
+def test_orders_come_through_on_spark_whatever_dies(world: World) -> None:
+    run(world, 9, Family.SPARK)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_seed_always_makes_the_same_schedule(family: Family) -> None:
+    assert Schedule.from_seed(17, family) == Schedule.from_seed(17, family)
+    assert len({str(Schedule.from_seed(seed, family)) for seed in range(50)}) == 50
+
+
+def test_fifty_seeds_hold_every_kind_of_fault_several_times() -> None:
+    inline = [Schedule.from_seed(seed, Family.INLINE) for seed in range(1, 41)]
+    spark = [Schedule.from_seed(seed, Family.SPARK) for seed in range(1, 11)]
+    kinds = [type(fault).__name__ for schedule in inline for _, fault in schedule.faults]
+    assert set(kinds) == FAULTS
+    assert min(map(kinds.count, FAULTS)) >= 8
+    assert "KillWorkers" in {type(f).__name__ for schedule in spark for _, f in schedule.faults}
+    assert all(3 <= len(schedule.faults) <= 6 for schedule in inline + spark)
+
+
+def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    assert "--seeds" in capsys.readouterr().err
+
+
+def test_directories_let_another_user_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert new_directory().stat().st_mode & 0o777 == 0o755
