@@ -98,6 +98,13 @@ def broken_off(
     yield from blocks[len(blocks) // 2 :]
 
 
+def _behind(committables: list[bytes]) -> Marker:
+    marker = Marker(1)
+    for data in committables:
+        marker = marker.behind(decode_part(data))
+    return marker
+
+
 def half_published(
     kafka: KafkaBroker, directory: Path, then: Callable[[Case, list[bytes], str], None]
 ) -> tuple[Case, list[bytes], Exception | None]:
@@ -112,7 +119,7 @@ def half_published(
     transactions.open()
     try:
         transactions.run(
-            broken_off(committables, lambda: then(case, committables, topic)), Marker.behind(part)
+            broken_off(committables, lambda: then(case, committables, topic)), _behind(committables)
         )
     except (KafkaFencedError, KafkaUnreachableError) as error:
         return case, committables, error
@@ -206,7 +213,7 @@ def test_a_killed_broker_loses_and_doubles_nothing(kafka: KafkaBroker, tmp_path:
     attempt._case = case_of(builder.set_property("max.block.ms", 2000))
     committer = attempt.committer()
     with pytest.raises(KafkaUnreachableError):
-        transactions.run(broken_off(committables, kafka.kill), Marker.behind(part))
+        transactions.run(broken_off(committables, kafka.kill), _behind(committables))
     outcomes = {request.outcome for request in asked(committer, committables)}
     assert outcomes == {CommitOutcome.RETRY_LATER}
     for text in texts[10_000:]:
@@ -232,7 +239,7 @@ def test_a_commit_that_died_between_two_transactions_goes_on_with_the_second(
     parts = [decode_part(data) for data in committables]
     transactions = transactions_on(kafka, parts[0].account)
     transactions.open()
-    transactions.run(parts[0].blocks(), Marker.behind(parts[0]))
+    transactions.run(parts[0].blocks(), Marker(1).behind(parts[0]))
     transactions.close()
     report = Attempt(case, tmp_path, "a2").commit(committables)
     assert (report.already_committed, report.committed) == (1, 2)
@@ -289,6 +296,23 @@ def test_a_lost_marker_is_never_guessed(kafka: KafkaBroker, tmp_path: Path) -> N
     assert attempt.commit(committables).committed == 2
     assert attempt.commit(committables).already_committed == 2
     assert shown(kafka, topic) == ["a", "b", "c"]
+
+
+def test_a_savepoint_is_published_though_later_attempts_went_another_way(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    case = exactly_once_case(kafka, tmp_path)
+    first = Attempt(case, tmp_path)
+    first.publish(["a"], [])
+    savepoint = first.cut(1).committables
+    # It died, and its successor began before the savepoint.
+    second = Attempt(case, tmp_path, "a2")
+    second.publish(["b"], [])
+    second.commit(second.cut(2).committables)
+    third = Attempt(case, tmp_path, "a3")
+    assert third.commit(savepoint).committed == 1
+    assert third.commit(savepoint).already_committed == 1
+    assert case.shown() == ["b", "a"]
 
 
 def test_another_job_of_the_same_name_begins_at_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:

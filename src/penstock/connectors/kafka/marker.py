@@ -1,8 +1,8 @@
-"""What a job has published to Kafka so far, as one number that only grows.
+"""What a job has published to Kafka so far, in a few characters.
 
-Commits run in the order of checkpoints, and a restored job commits what it restored before it
-stages anything. So all that is ever published has an order: the attempt that staged it, then the
-checkpoint, then the part of that cut; and how far the job has come in it says everything.
+Each attempt of a job publishes its own checkpoints in order, so for each attempt it is enough to
+know how far it has come. Attempts are not put in one order: one that was restored from a savepoint
+may publish what an earlier attempt had staged, behind what others have published since.
 """
 
 from __future__ import annotations
@@ -16,65 +16,105 @@ from typing import Self
 from penstock.connectors.kafka.staged_part import StagedPart
 from penstock.errors import IncompleteKafkaCutError
 
-__all__ = ["Marker", "transactions_of"]
+__all__ = ["Marker", "Published", "transactions_of"]
 
 _CHECKPOINTS = 10**10
 """More than any job takes; in an offset, attempt and checkpoint can be read by eye."""
 
-_PARTS_DONE = re.compile(r"parts=([0-9]+)")
-_ALL_PARTS = "parts=all"
+_MOST_ATTEMPTS = 100
+"""That many fit into the metadata of an offset; who has published before them is forgotten."""
+
+_TEXT = re.compile(r"from=([0-9]+)((?: [0-9]+:[0-9]+(?:/[0-9]+)?)*)")
+_ENTRY = re.compile(r"([0-9]+):([0-9]+)(?:/([0-9]+))?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Published:
+    """All that an attempt staged below a checkpoint is published, and parts of that one."""
+
+    attempt: int
+    checkpoint: int
+    parts: int | None
+    """How many, from the first; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """All below ``offset`` is published, and of the cut at ``offset`` the first parts."""
+    """What is published of every attempt; nothing is known of attempts before ``first``.
 
-    offset: int
-    parts: int | None
-    """None for all of them."""
+    Attempts that have published nothing are not listed.
+    """
 
-    @classmethod
-    def before(cls, attempt: int) -> Self:
-        """Mark the beginning of an attempt that has published nothing yet."""
-        return cls(attempt * _CHECKPOINTS, 0)
+    first: int
+    published: tuple[Published, ...] = ()
 
     @classmethod
-    def behind(cls, part: StagedPart) -> Self:
-        """Mark that a part is published, and all before it."""
-        is_last = part.part + 1 == part.parts
-        return cls(_offset(part), None if is_last else part.part + 1)
-
-    @classmethod
-    def read(cls, offset: int, text: str | None) -> Self:
-        """Read the offset and the text that a broker keeps."""
-        found = _PARTS_DONE.fullmatch(text or _ALL_PARTS)
-        return cls(offset, None if found is None else int(found[1]))
+    def read(cls, text: str | None) -> Self | None:
+        """Read what a broker keeps besides the offset; None if it is no marker."""
+        found = _TEXT.fullmatch(text or "")
+        if found is None:
+            return None
+        entries = _ENTRY.findall(found[2])
+        return cls(
+            int(found[1]),
+            tuple(Published(int(a), int(c), int(p) if p else None) for a, c, p in entries),
+        )
 
     @property
     def text(self) -> str:
-        """What the broker keeps besides the offset."""
-        return _ALL_PARTS if self.parts is None else f"parts={self.parts}"
+        """What a broker keeps besides the offset."""
+        entries = (
+            f" {p.attempt}:{p.checkpoint}" + ("" if p.parts is None else f"/{p.parts}")
+            for p in self.published
+        )
+        return f"from={self.first}{''.join(entries)}"
 
-    def covers(self, part: StagedPart) -> bool:
-        """Tell whether a part is published."""
-        offset = _offset(part)
-        if offset == self.offset:
-            return self.parts is None or part.part < self.parts
-        return offset < self.offset
+    @property
+    def offset(self) -> int:
+        """The newest checkpoint, for people who look at offsets."""
+        if not self.published:
+            return self.first * _CHECKPOINTS
+        return self.published[-1].attempt * _CHECKPOINTS + self.published[-1].checkpoint
+
+    def covers(self, part: StagedPart) -> bool | None:
+        """Tell whether a part is published; None if nobody knows."""
+        for published in self.published:
+            if published.attempt == part.attempt:
+                if published.checkpoint == part.checkpoint:
+                    return published.parts is None or part.part < published.parts
+                return part.checkpoint < published.checkpoint
+        return None if part.attempt < self.first else False
+
+    def behind(self, part: StagedPart) -> Self:
+        """Return the marker once a part is published too, and all before it of its attempt."""
+        is_last = part.part + 1 == part.parts
+        new = Published(part.attempt, part.checkpoint, None if is_last else part.part + 1)
+        others = {p for p in self.published if p.attempt != part.attempt}
+        published = sorted({*others, new}, key=lambda p: p.attempt)
+        kept = tuple(published[-_MOST_ATTEMPTS:])
+        first = self.first if len(kept) == len(published) else max(self.first, kept[0].attempt)
+        return type(self)(first, kept)
+
+    def parts_done(self, part: StagedPart) -> int:
+        """Tell how many parts of a part's cut, which is not all published, are published."""
+        for published in self.published:
+            if (published.attempt, published.checkpoint) == (part.attempt, part.checkpoint):
+                return published.parts or 0
+        return 0
 
 
 def transactions_of(
     parts: Iterable[StagedPart], marker: Marker, largest_size: int
 ) -> list[list[StagedPart]]:
-    """Share what is not published yet out over transactions, in order; parts stay whole.
+    """Share what is not known to be published out over transactions, in order; parts stay whole.
 
     All parts of one cut have to be there, since publishing later ones covers earlier ones: raises
     `IncompleteKafkaCutError`.
     """
     owed = {_place(part): part for part in parts if not marker.covers(part)}
     ordered = [owed[place] for place in sorted(owed)]
-    for offset, cut in groupby(ordered, _offset):
-        _check_whole(list(cut), marker.parts or 0 if offset == marker.offset else 0)
+    for _, cut in groupby(ordered, lambda part: _place(part)[:2]):
+        _check_whole(list(cut), marker)
     transactions: list[list[StagedPart]] = []
     size = 0
     for part in ordered:
@@ -86,16 +126,12 @@ def transactions_of(
     return transactions
 
 
-def _check_whole(cut: list[StagedPart], done: int) -> None:
+def _check_whole(cut: list[StagedPart], marker: Marker) -> None:
     parts = cut[0].parts
-    missing = set(range(done, parts)) - {part.part for part in cut}
+    missing = set(range(marker.parts_done(cut[0]), parts)) - {part.part for part in cut}
     if missing:
         raise IncompleteKafkaCutError(cut[0].checkpoint, len(missing), parts)
 
 
-def _offset(part: StagedPart) -> int:
-    return part.attempt * _CHECKPOINTS + part.checkpoint
-
-
-def _place(part: StagedPart) -> tuple[int, int]:
-    return _offset(part), part.part
+def _place(part: StagedPart) -> tuple[int, int, int]:
+    return part.attempt, part.checkpoint, part.part

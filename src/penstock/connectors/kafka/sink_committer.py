@@ -71,7 +71,7 @@ class KafkaCommitter(Committer):
         """
         self._own.open()
         if self._own.marker is None:
-            self._own.run([], Marker.before(attempt))
+            self._own.run([], Marker(attempt))
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         by_account: dict[Account, Asked] = {}
@@ -102,19 +102,21 @@ class KafkaCommitter(Committer):
         unsettled = list(asked)
         try:
             transactions.open()
-            marker = transactions.marker or self._without_marker(asked)
+            marker = self._settled(transactions.marker, [part for _, part in asked])
             unsettled = [(r, p) for r, p in asked if not marker.covers(p)]
+            batches = transactions_of(
+                [part for _, part in unsettled], marker, self._largest_transaction
+            )
+            if not batches and marker != transactions.marker:
+                transactions.run([], marker)
             for request, part in asked:
                 if marker.covers(part):
                     request.signal_already_committed()
                     self._forget(part)
-            parts = [part for _, part in unsettled]
-            if not parts and transactions.marker is None:
-                transactions.run([], marker)
-            for batch in transactions_of(parts, marker, self._largest_transaction):
+            for batch in batches:
                 for part in batch:
                     part.check(self._root(part))
-                marker = Marker.behind(batch[-1])
+                    marker = marker.behind(part)
                 transactions.run(self._blocks(batch), marker)
                 unsettled = [(r, p) for r, p in unsettled if not marker.covers(p)]
                 for part in batch:
@@ -130,14 +132,20 @@ class KafkaCommitter(Committer):
             for request, _ in unsettled:
                 request.signal_failed_with_known_reason(error)
 
-    def _without_marker(self, asked: Asked) -> Marker:
-        newest = max((part for _, part in asked), key=lambda p: (p.attempt, p.checkpoint, p.part))
+    def _settled(self, marker: Marker | None, parts: Sequence[StagedPart]) -> Marker:
+        """Return the marker with what the user says about parts of which it tells nothing."""
+        ordered = sorted(parts, key=lambda part: (part.attempt, part.checkpoint, part.part))
+        known = Marker(ordered[-1].attempt + 1) if marker is None else marker
+        unknown = [part for part in ordered if known.covers(part) is None]
+        if unknown and self._on_lost_marker is OnLostMarker.FAIL:
+            account, records = unknown[-1].account, sum(part.records for part in unknown)
+            raise LostKafkaMarkerError(
+                account.group, account.topic, unknown[-1].checkpoint, records
+            )
         if self._on_lost_marker is OnLostMarker.SKIP:
-            return Marker.behind(newest)
-        if self._on_lost_marker is OnLostMarker.PUBLISH:
-            return Marker(0, 0)
-        account, records = newest.account, sum(part.records for _, part in asked)
-        raise LostKafkaMarkerError(account.group, account.topic, newest.checkpoint, records)
+            for part in unknown:
+                known = known.behind(part)
+        return known
 
     def _blocks(self, parts: Sequence[StagedPart]) -> Iterator[tuple[str, list[Message]]]:
         for part in parts:

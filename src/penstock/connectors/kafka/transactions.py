@@ -53,7 +53,7 @@ class MarkedTransactions:
 
     @property
     def marker(self) -> Marker | None:
-        """How far the account has come, once open; None if nobody ever said, or it is lost."""
+        """What the account has published, once open; None if nobody ever said, or it is lost."""
         return self._marker
 
     def open(self) -> None:
@@ -124,7 +124,7 @@ class MarkedTransactions:
             self._group = consumer.consumer_group_metadata()
         finally:
             consumer.close()
-        self._marker = Marker.read(found.offset, found.metadata) if found.offset >= 0 else None
+        self._marker = Marker.read(found.metadata) if found.offset >= 0 else None
 
     def _committed(self, consumer: Any) -> Any:
         """Ask for the marker; a coordinator that is just being found or loaded is waited for."""

@@ -39,15 +39,21 @@ def everything(cuts: Sequence[tuple[int, int, int]]) -> list[StagedPart]:
     return [part for cut in sorted(cuts) for part in cut_of(*cut)]
 
 
+def after(parts: Sequence[StagedPart], marker: Marker = Marker(0)) -> Marker:  # noqa: B008
+    for part in parts:
+        marker = marker.behind(part)
+    return marker
+
+
 @given(CUTS, st.data())
-def test_a_marker_covers_all_up_to_its_part_and_no_more(
+def test_a_marker_covers_what_was_published_and_no_more(
     cuts: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
     parts = everything(cuts)
-    done = data.draw(st.integers(0, len(parts) - 1))
-    marker = Marker.behind(parts[done])
-    assert [marker.covers(part) for part in parts] == [n <= done for n in range(len(parts))]
-    assert Marker.read(marker.offset, marker.text) == marker
+    done = data.draw(st.integers(0, len(parts)))
+    marker = after(parts[:done])
+    assert [marker.covers(part) for part in parts] == [n < done for n in range(len(parts))]
+    assert Marker.read(marker.text) == marker
 
 
 @given(CUTS, st.integers(1, 9))
@@ -55,37 +61,65 @@ def test_transactions_hold_each_owed_part_once_and_in_order(
     cuts: list[tuple[int, int, int]], largest: int
 ) -> None:
     parts = everything(cuts)
-    marker = Marker.before(0)
-    told = transactions_of([*reversed(parts), *parts], marker, largest)
+    told = transactions_of([*reversed(parts), *parts], Marker(0), largest)
     assert [part for transaction in told for part in transaction] == parts
     for transaction in told:
         assert len(transaction) <= largest
-    after = [Marker.behind(transaction[-1]) for transaction in told]
-    assert [m.offset for m in after] == sorted(m.offset for m in after)
 
 
 def test_what_a_marker_covers_is_in_no_transaction() -> None:
     parts = everything([(1, 5, 2), (1, 6, 3), (2, 7, 1)])
-    assert transactions_of(parts, Marker.behind(parts[2]), 100) == [parts[3:]]
-    assert transactions_of(parts, Marker.behind(parts[-1]), 100) == []
+    assert transactions_of(parts, after(parts[:3]), 100) == [parts[3:]]
+    assert transactions_of(parts, after(parts), 100) == []
 
 
 def test_a_cut_without_some_of_its_parts_is_refused() -> None:
     parts = cut_of(1, 7, 3)
     with pytest.raises(IncompleteKafkaCutError, match="1 of 3 parts of checkpoint 7 are missing"):
-        transactions_of([parts[0], parts[2]], Marker.before(1), 100)
+        transactions_of([parts[0], parts[2]], Marker(1), 100)
     # The first was published before, in a transaction of its own.
-    assert transactions_of(parts[1:], Marker.behind(parts[0]), 100) == [parts[1:]]
+    assert transactions_of(parts[1:], after(parts[:1]), 100) == [parts[1:]]
 
 
-def test_an_attempt_that_begins_covers_all_before_it_and_nothing_of_its_own() -> None:
-    marker = Marker.before(3)
-    assert marker.covers(part_of(2, 9_999_999))
-    assert not marker.covers(part_of(3, 0))
+def test_what_an_attempt_left_in_a_savepoint_is_not_covered_by_its_successors() -> None:
+    # Attempt 1 took savepoint 20 and died; attempt 2 began at checkpoint 19 and went on to 25.
+    marker = after([part_of(1, 19), part_of(2, 25)])
+    assert marker.covers(part_of(1, 19))
+    assert not marker.covers(part_of(1, 20))
+    marker = marker.behind(part_of(1, 20))
+    assert marker.covers(part_of(1, 20))
+    assert marker.covers(part_of(2, 25))
+    assert not marker.covers(part_of(2, 26))
 
 
-def test_attempt_and_checkpoint_can_be_read_in_the_offset() -> None:
-    assert Marker.behind(part_of(12, 345)) == Marker(120000000345, None)
+def test_nothing_is_known_of_attempts_before_the_first() -> None:
+    marker = Marker(3)
+    assert marker.covers(part_of(2, 7)) is None
+    assert marker.covers(part_of(3, 0)) is False
+    assert marker.behind(part_of(2, 7)).covers(part_of(2, 7)) is True
+    assert marker.behind(part_of(2, 7)).covers(part_of(1, 1)) is None
+
+
+def test_a_marker_never_grows_above_what_a_broker_keeps() -> None:
+    parts = [part_of(attempt, 10**9 + attempt, 0, 2) for attempt in range(1000, 1300)]
+    marker = after(parts)
+    assert len(marker.text) < 4096
+    assert marker.covers(parts[-1]) is True
+    assert marker.covers(parts[-100]) is True
+    # It was published, but that is forgotten: the user is asked.
+    assert marker.covers(parts[0]) is None
+    assert Marker.read(marker.text) == marker
+
+
+def test_attempt_and_checkpoint_can_be_read_in_offset_and_text() -> None:
+    marker = after([part_of(7, 300), part_of(12, 345, 1, 3)], Marker(1))
+    assert marker.offset == 120000000345
+    assert marker.text == "from=1 7:300 12:345/2"
+
+
+@pytest.mark.parametrize("text", [None, "", "something else", "from=1 7:", "from=x"])
+def test_what_is_no_marker_is_not_read_as_one(text: str | None) -> None:
+    assert Marker.read(text) is None
 
 
 class FencedOffError(Exception):
@@ -148,11 +182,13 @@ def read_then_take_over(broker: Broker, parts: Sequence[StagedPart]) -> Steps:
 def publish(
     broker: Broker, epoch: int, marker: Marker | None, parts: Sequence[StagedPart]
 ) -> Steps:
-    for transaction in transactions_of(parts, marker or Marker.before(0), 2):
+    known = marker or Marker(0)
+    for transaction in transactions_of(parts, known, 2):
+        known = after(transaction, known)
         yield
         broker.produce(epoch, transaction)
         yield
-        broker.send_offset(epoch, Marker.behind(transaction[-1]))
+        broker.send_offset(epoch, known)
         yield
         broker.commit(epoch)
 
@@ -203,7 +239,7 @@ def test_zombie_and_successor_publish_once_in_every_interleaving() -> None:
     for schedule in schedules(6, 9):
         broker = outcome_of(schedule, take_over_then_read)
         assert broker.log == SUCCESSORS, schedule
-        assert broker.marker == Marker.behind(SUCCESSORS[-1])
+        assert broker.marker == after(SUCCESSORS)
 
 
 def test_reading_the_marker_before_taking_over_would_publish_twice() -> None:
