@@ -180,7 +180,8 @@ def test_a_restored_source_goes_on_behind_its_positions_to_the_same_end(
     with Opened(source) as first:
         found = first.read(first.enumerator.plan(10))
         positions, memory = first.enumerator.positions(), first.enumerator.memory()
-    produce(kafka, topic, {0: 5, 1: 5}, first=1000)
+    add_partition(kafka, topic, 3)
+    produce(kafka, topic, {0: 5, 1: 5, 2: 5}, first=1000)
     with Opened(source, positions, memory) as second:
         assert second.enumerator.positions() == positions
         for split, records in second.all_there_is().items():
@@ -302,17 +303,17 @@ def test_new_partitions_are_noticed_and_read_from_their_beginning(kafka: KafkaBr
     source.set_property("partition.discovery.interval.ms", "100")
     produce(kafka, topic, {0: 5})
     with Opened(source.build()) as opened:
-        client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        client.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
-        opened.until(lambda: partitions_of(kafka, topic) == 2)
+        add_partition(kafka, topic, 2)
         written = produce(kafka, topic, {1: 7})
         assert opened.read(opened.next_plan()) == written
         assert opened.enumerator.positions() == {f"{topic}-0": 5, f"{topic}-1": 7}
 
 
-def partitions_of(kafka: KafkaBroker, topic: str) -> int:
+def add_partition(kafka: KafkaBroker, topic: str, count: int) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    return len(client.list_topics(topic, timeout=10).topics[topic].partitions)
+    client.create_partitions([NewPartitions(topic, count)])[topic].result(10)
+    while len(client.list_topics(topic, timeout=10).topics[topic].partitions) < count:
+        time.sleep(0.05)
 
 
 def test_partitions_that_came_while_no_job_ran_are_read_from_their_beginning(

@@ -176,6 +176,9 @@ class KafkaEnumerator(SourceEnumerator):
         """Find the partitions that no checkpoint knows, and ends for those without one."""
         reading = self._reading
         new = reading.subscription.found_in(self._topics(broker)) - self._next.keys()
+        if reading.stopping is not None and reading.discovery_seconds <= 0 and not first_time:
+            # The end of a bounded source was settled at its first start, partitions and all.
+            new = set()
         starting = reading.starting if first_time else KafkaOffsetsInitializer.earliest()
         found = self._patiently(lambda: find_partitions(broker, new, starting, reading.stopping))
         if (stopping := reading.stopping) is not None:
