@@ -75,6 +75,10 @@ class KafkaProperties(Mapping[str, str]):
         """Return these and further properties, which win."""
         return KafkaProperties({**self._values, **values})
 
+    def with_defaults(self, values: Mapping[str, Any]) -> KafkaProperties:
+        """Return these and further properties, which lose."""
+        return KafkaProperties({**values, **self._values})
+
     def is_true(self, name: str, default: bool) -> bool:
         """Tell a property that is true or false, as Java reads it."""
         value = self._values.get(name)

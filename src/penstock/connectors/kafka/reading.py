@@ -20,6 +20,10 @@ _CONSUMED_AT_ONCE = 10_000
 # How long to wait for the last records of a range where some offsets have none.
 _POLL_SECONDS = 0.1
 _WATERMARK_SECONDS = 5.0
+_DEFAULT_AHEAD = 100_000
+_DEFAULT_FETCH = 1024 * 1024
+_SMALLEST_FETCH = 64 * 1024
+_GENEROUS_RECORD = 512
 
 
 def read_offsets(
@@ -50,6 +54,17 @@ def read_offsets(
             yield _batch(messages, columns)
     finally:
         consumer.close()
+
+
+def _fetched_at_once(wanted: SplitRange) -> dict[str, int]:
+    """Keep the client from fetching far beyond the range: nobody will ask it for the rest."""
+    records = wanted.end - wanted.start
+    return {
+        "queued.min.messages": min(max(records, 1), _DEFAULT_AHEAD),
+        "fetch.message.max.bytes": min(
+            max(records * _GENEROUS_RECORD, _SMALLEST_FETCH), _DEFAULT_FETCH
+        ),
+    }
 
 
 def _until(

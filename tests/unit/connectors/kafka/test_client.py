@@ -97,6 +97,10 @@ def test_properties_are_strings_as_java_writes_them_and_travel_to_tasks() -> Non
     assert dict(properties) == {"enable.idempotence": "true", "linger.ms": "5"}
     assert cloudpickle.loads(cloudpickle.dumps(properties)) == properties
     assert properties.with_values({"linger.ms": 7})["linger.ms"] == "7"
+    assert (
+        properties.with_values({"linger.ms": 7}).with_defaults({"linger.ms": 8})["linger.ms"] == "7"
+    )
+    assert properties.with_defaults({"queued.min.messages": 8})["queued.min.messages"] == "8"
     assert properties["linger.ms"] == "5"
 
 
