@@ -409,6 +409,25 @@ def test_a_hundred_thousand_records_come_once_each_in_the_order_of_their_keys(
     assert by_key == {b"%d" % key: list(range(key, 100_000, 10)) for key in range(10)}
 
 
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
+@pytest.mark.parametrize("extras", [False, True], ids=["plain", "with times"])
+def test_a_queue_that_is_full_keeps_the_order(
+    kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee, *, extras: bool
+) -> None:
+    topic = new_topic(kafka)
+    serializer = records(topic)
+    if extras:
+        serializer.set_timestamp(lambda text: 1_700_000_000_000)
+    builder = sink_builder(kafka, topic, guarantee).set_record_serializer(serializer.build())
+    narrow = case_of(builder.set_property("queue.buffering.max.messages", 300))
+    attempt = Attempt(narrow, tmp_path)
+    texts = [str(number) for number in range(5_000)]
+    attempt.publish(texts, [])
+    if guarantee is EXACTLY_ONCE:
+        attempt.commit(attempt.cut().committables)
+    assert shown(kafka, topic) == texts
+
+
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.NONE])
 def test_headers_times_and_partitions_arrive(
     kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee

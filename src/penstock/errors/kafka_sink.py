@@ -93,8 +93,8 @@ class LostKafkaMarkerError(ConnectorError):
         return (
             f"only the offset of consumer group {self.group!r} on partition 0 of topic "
             f"{self.topic!r} tells whether {self.records} records of checkpoint {self.checkpoint} "
-            "are in Kafka, and it does not any more (offsets.retention.minutes may have passed since "
-            "the job ran last, or the group was deleted); look into the topic, then restore with "
+            "are in Kafka, and it does not any more (offsets.retention.minutes may have passed "
+            "since the job ran last, or the group was deleted); look into the topic, restore with "
             "set_property('penstock.kafka.on-lost-marker', 'skip') if they are there, or "
             "'publish' if they are not"
         )

@@ -11,6 +11,7 @@ from penstock.errors import KafkaDeliveryError
 __all__ = ["Sender", "answer_seconds", "largest_message", "open_producer"]
 
 _LARGEST_QUEUE = 200_000
+_LARGEST_QUEUE_KIB = 256 * 1024
 _PAUSE_SECONDS = 0.05
 _DEFAULT_LARGEST_MESSAGE = 1_000_000
 _DEFAULT_ANSWER_MS = 30_000
@@ -20,6 +21,7 @@ def open_producer(properties: KafkaProperties, **settings: Any) -> Any:
     """Open a producer with the partitioner of Kafka's Java client, unless the user has another."""
     defaults = {
         "partitioner": "murmur2_random",
+        "queue.buffering.max.kbytes": _LARGEST_QUEUE_KIB,
         "queue.buffering.max.messages": 2 * _LARGEST_QUEUE,
         "socket.nagle.disable": True,
     }
@@ -75,15 +77,12 @@ class Sender:
         while producer.produce_batch(topic, rest, on_delivery=self._told) < len(rest):
             # A full queue refuses all messages behind the first one it refuses.
             at = next(i for i, message in enumerate(rest) if "_error" in message)
+            refused = rest[at]
+            if refused["_error"].code() != self._kafka.KafkaError._QUEUE_FULL:
+                self._note(refused["_error"], topic, refused.get("key"))
+                self.check()
             rest = [_without_error(message) for message in rest[at:]]
-            self._wait_unless_refused(topic, messages, at)
             producer.poll(_PAUSE_SECONDS)
-
-    def _wait_unless_refused(self, topic: str, messages: list[Message], at: int) -> None:
-        error = messages[at]["_error"]
-        if error.code() != self._kafka.KafkaError._QUEUE_FULL:
-            self._note(error, topic, messages[at].get("key"))
-            self.check()
 
     def _send_each(self, topic: str, messages: list[Message]) -> None:
         produce, poll = self._producer.produce, self._producer.poll
