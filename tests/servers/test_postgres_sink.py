@@ -13,6 +13,7 @@ from penstock.common import Row, Types
 from penstock.common.types import RowKind
 from penstock.connectors.committing import commit_all
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.postgres import database
 from penstock.connectors.postgres.books import books_sql
 from penstock.connectors.postgres.sink import PostgresSinkBuilder
 from penstock.errors import (
@@ -305,6 +306,18 @@ def test_a_constraint_that_is_checked_last_names_the_row_too(
     with pytest.raises((RefusedRowsError, CommitFailedError), match=r"Key \(note\)=\(a\)"):
         attempt.commit(attempt.cut().committables)
     assert (prepared(dsn), run(dsn, "SELECT * FROM orders")) == ([], [])
+
+
+def test_subtasks_that_share_a_unique_key_are_told_so(
+    postgres: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, builder = orders(postgres)
+    settings = database._SETTINGS.replace("30s", "1s")
+    monkeypatch.setattr(database, "_SETTINGS", settings)
+    attempt = Attempt(case_of(builder.set_columns("id")), tmp_path)
+    attempt.publish([(7,)], [(7,)])  # type: ignore[list-item]
+    with pytest.raises(RefusedRowsError, match=r"waited too long.*of the same unique key"):
+        attempt.cut()
 
 
 def test_a_value_of_the_wrong_type_names_its_line(postgres: Any, tmp_path: Path) -> None:

@@ -95,13 +95,20 @@ class TransactionCommitter(Committer):
         gids = {owed.gid for owed in held}
         old = [owed for owed in map(decode_owed, gone) if owed.gid not in gids]
         self._files.forget(piece for owed in old for piece in owed.pieces)
+        old_gids = [owed.gid for owed in old]
         try:
-            connection = self._connected()
-            self._books.strike(connection, [owed.gid for owed in old])
-            self._roll_back(connection, gids, below=self._database.identity.number)
-        except Exception:
+            self._forget(old_gids, gids)
+        except Exception as error:
             self._disconnect()
-            raise
+            if not passes(error):
+                raise
+            # The connection may have broken long ago, and only now is that noticed.
+            self._forget(old_gids, gids)
+
+    def _forget(self, old: Sequence[str], keep: set[str]) -> None:
+        connection = self._connected()
+        self._books.strike(connection, old)
+        self._roll_back(connection, keep, below=self._database.identity.number)
 
     def sweep(self, keep: Sequence[bytes]) -> None:
         held = [decode_owed(data) for data in keep]

@@ -10,7 +10,7 @@ from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.database import Connection, Database
 from penstock.connectors.postgres.loading import copy_into
 from penstock.connectors.postgres.names import listed, quoted
-from penstock.connectors.postgres.preparing import refusals
+from penstock.connectors.postgres.preparing import refusals, waits
 from penstock.connectors.postgres.row_files import RowFiles
 from penstock.connectors.postgres.staged_rows import StagedRows, decode_staged
 from penstock.connectors.postgres.table import Table
@@ -85,7 +85,7 @@ class DirectPublisher(SinkPublisher):
     def _write(self, batches: dict[tuple[str, ...], list[StagedRows]]) -> None:
         try:
             connection = self._connected()
-            with refusals(self._table.name), connection.transaction():
+            with refusals(self._table.name), waits(self._table.name), connection.transaction():
                 self._books.hold(connection)
                 for columns, batch in batches.items():
                     self._load(connection, columns, batch)

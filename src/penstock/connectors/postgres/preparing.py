@@ -13,7 +13,7 @@ from penstock.connectors.postgres.loading import load
 from penstock.connectors.postgres.names import quoted_text
 from penstock.errors import PostgresSetupError, RefusedRowsError
 
-__all__ = ["load_and_commit", "prepare", "prepared_gids", "refusals", "roll_back"]
+__all__ = ["load_and_commit", "prepare", "prepared_gids", "refusals", "roll_back", "waits"]
 
 
 def prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -> None:
@@ -42,7 +42,7 @@ def _prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -
         books.check(connection)
         if not books.enter(connection, owed.gid, owed.rows):
             return  # an earlier try prepared it, and somebody else has committed that
-        with refusals(owed.table):
+        with refusals(owed.table), waits(owed.table):
             load(connection, owed.target, owed.batches)
             connection.execute(f"PREPARE TRANSACTION {quoted_text(owed.gid)}")
 
@@ -56,7 +56,8 @@ def load_and_commit(connection: Connection, books: Books, owed: OwedRows) -> boo
         books.hold(connection)
         if not books.enter(connection, owed.gid, owed.rows):
             return False
-        load(connection, owed.target, owed.batches)
+        with waits(owed.table):
+            load(connection, owed.target, owed.batches)
     return True
 
 
@@ -66,12 +67,6 @@ def refusals(table: str) -> Iterator[None]:
     psycopg = driver()
     try:
         yield
-    except psycopg.errors.LockNotAvailable as error:
-        reason = (
-            f"waited too long for a lock: {told(error)}; either somebody locks the table, or "
-            "subtasks have rows of the same unique key: a prepared row keeps the others waiting"
-        )
-        raise RefusedRowsError(table, reason) from error
     except (
         psycopg.DataError,
         psycopg.IntegrityError,
@@ -80,6 +75,19 @@ def refusals(table: str) -> Iterator[None]:
         psycopg.NotSupportedError,
     ) as error:
         raise RefusedRowsError(table, told(error)) from error
+
+
+@contextmanager
+def waits(table: str) -> Iterator[None]:
+    """Turn a lock that rows waited for too long into `RefusedRowsError`."""
+    try:
+        yield
+    except driver().errors.LockNotAvailable as error:
+        reason = (
+            f"waited too long for a lock: {told(error)}; either somebody locks the table, or "
+            "subtasks have rows of the same unique key: a prepared row keeps the others waiting"
+        )
+        raise RefusedRowsError(table, reason) from error
 
 
 def prepared_gids(connection: Connection, prefix: str) -> list[str]:
