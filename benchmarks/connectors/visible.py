@@ -89,7 +89,7 @@ def run(
     shutil.rmtree(directory, ignore_errors=True)
     job = start(places, interval_s, Path(directory), name)
     try:
-        observer = Observer(places, rate, round(rate * (seconds + warm_up)))
+        observer = Observer(places, rate, KEYS + round(rate * (seconds + warm_up)))
         found = observer.result()
         job.check()
         moments = list(map(moments_of, job.checkpoints()))
@@ -153,7 +153,7 @@ def latencies(
     found: Sightings, moments: Sequence[Moments], warm_up: float
 ) -> dict[str, dict[str, list[float]]]:
     """By place: the seconds since the checkpoint was complete, was triggered, and in all."""
-    begins = found.sent[0] + warm_up
+    begins = found.sent[KEYS] + warm_up
     return {
         place: _latencies(
             [pair for pair in zip(found.sent, seen, strict=True) if pair[0] >= begins], moments

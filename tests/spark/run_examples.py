@@ -20,6 +20,9 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.testing.servers.kafka_files import KafkaFiles
+
+KAFKA_ORDERS = 20_000
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -92,6 +95,8 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "rows written", {"output": rows_in(directory / "own_sink"), "error": None}
     yield "demo", run("demo")
     yield "barriers", run("barriers")
+    if KafkaFiles.in_cache().stamp.is_file():
+        yield "kafka_demo", run("kafka_demo", str(KAFKA_ORDERS))
     left = [path.name for path in directory.glob("penstock-*")]
     yield "left behind", {"output": "\n".join(left), "error": None}
 

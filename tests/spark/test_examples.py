@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import plans_of
+from penstock.testing.servers.kafka_files import KafkaFiles
+from tests.conftest import made_or_skipped
 from tests.spark import run_examples
-from tests.spark.run_examples import EXAMPLES
+from tests.spark.run_examples import EXAMPLES, KAFKA_ORDERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+LONGEST = {"kafka_orders": 115}
+"""Lines of an example that has two ends to describe; others have 90."""
 
 Results = dict[str, dict[str, Any]]
 
@@ -148,6 +153,22 @@ def test_unaligned_checkpoints_are_ten_times_shorter_and_what_they_hold_is_repla
     assert sum("the driver is back (attempt a" in line for line in lines) == 1
 
 
+@pytest.mark.kafka
+@pytest.mark.postgres
+def test_kafka_and_postgres_agree_though_each_part_is_killed(results: Results) -> None:
+    made_or_skipped(KafkaFiles.in_cache().required)
+    lines = printed(results, "kafka_demo")
+    all_of_them = f"{KAFKA_ORDERS:,}"
+    assert (
+        f"orders {all_of_them}, in the topic {all_of_them}, in the table {all_of_them}, "
+        "lost 0, duplicated 0, wrong 0"
+    ) in lines
+    killed = [line.rpartition(", ")[2] for line in lines if "kill -9 " in line]
+    assert killed[-4:] == ["the driver", "one of its Python workers", "the broker", "the database"]
+    assert sum("supervisor: driver died (signal 9)" in line for line in lines) == 1
+    assert "prepared transactions left behind in the database: 0" in lines
+
+
 def test_demos_clean_up(results: Results) -> None:
     assert printed(results, "left behind") == []
 
@@ -198,11 +219,35 @@ def test_the_demo_of_barriers_would_notice_what_is_lost_doubled_or_wrong(
     assert verdict([*good[:3], "order-1,0,4,None"]) == (0, 0, 1)
 
 
+def test_the_kafka_demo_would_notice_what_is_lost_doubled_wrong_or_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    demo = runpy.run_path(str(EXAMPLES / "kafka_demo.py"))
+    customers = demo["CUSTOMERS"]
+    good = demo["due"](3 * customers)
+
+    def verdict(results: list[Any], in_order: bool = True) -> tuple[int, int, int]:
+        found = demo["verify"](good, results, in_order=in_order)
+        return found.lost, found.duplicated, found.wrong
+
+    assert verdict(good) == (0, 0, 0)
+    assert verdict(good[1:]) == (1, 0, 0)
+    assert verdict([*good, good[-1]]) == (0, 1, 0)
+    id_, customer, number, total = good[-1]
+    assert verdict([*good[:-1], (id_, customer, number, total + 1)]) == (0, 0, 1)
+    late = [*good[1:], good[0]]
+    assert verdict(late) == (0, 0, 1)
+    assert verdict(late, in_order=False) == (0, 0, 0)
+
+
 def test_no_example_is_left_out_and_all_are_short() -> None:
     runs = Path(run_examples.__file__).read_text()
     for path in EXAMPLES.glob("*.py"):
-        assert f'run("{path.stem}"' in runs or path.stem in ("orders", "priced_orders")
-        assert path.stem in ("demo", "barriers") or len(path.read_text().splitlines()) <= 90
+        is_run_by_a_demo = path.stem in ("orders", "priced_orders", "kafka_orders")
+        assert f'run("{path.stem}"' in runs or is_run_by_a_demo
+        is_a_demo = path.stem in ("demo", "barriers", "kafka_demo")
+        assert is_a_demo or len(path.read_text().splitlines()) <= LONGEST.get(path.stem, 90)
 
 
 def test_examples_can_be_explained_without_running() -> None:
