@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.crash_points import CrashPoint
 from penstock.testing.servers.kafka_files import KafkaFiles
 from tests.conftest import made_or_skipped
 from tests.crash.orders.__main__ import main, new_directory
-from tests.crash.orders.schedule import Family, Schedule, play
+from tests.crash.orders.broken import BROKEN
+from tests.crash.orders.faults import CrashAt
+from tests.crash.orders.program import Variant
+from tests.crash.orders.schedule import Family, Moment, Schedule, play
 from tests.crash.orders.world import World
 
 FAULTS = {
@@ -30,13 +35,17 @@ EVENTS = 60_000
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     made_or_skipped(KafkaFiles.in_cache().required)
-    with made_or_skipped(lambda: World(new_directory() / "servers")) as world:
+    directory = new_directory()
+    with made_or_skipped(lambda: World(directory)) as world:
         yield world
+    shutil.rmtree(directory)
 
 
 def run(world: World, seed: int, family: Family) -> None:
-    outcome = play(Schedule.from_seed(seed, family), world, new_directory(), EVENTS)
-    assert outcome.is_good, outcome
+    directory = new_directory()
+    outcome = play(Schedule.from_seed(seed, family), world, directory, EVENTS)
+    assert outcome.is_good, f"{outcome}\nits files are in {directory}"
+    shutil.rmtree(directory)
 
 
 @pytest.mark.crash
@@ -53,6 +62,26 @@ def test_orders_come_through_whatever_dies(world: World, seed: int) -> None:
 @pytest.mark.postgres
 def test_orders_come_through_on_spark_whatever_dies(world: World) -> None:
     run(world, 9, Family.SPARK)
+
+
+@pytest.mark.crash
+@pytest.mark.kafka
+@pytest.mark.postgres
+def test_sinks_that_break_a_rule_are_found_out(world: World) -> None:
+    faults = CrashAt(CrashPoint.SINK_COMMITTED, 4), CrashAt(CrashPoint.STAGE_SNAPSHOT_DURABLE, 4)
+    moment = Moment(1, 0.0)
+    schedule = Schedule(
+        0,
+        Variant("", interval_ms=200),
+        tuple((moment, fault) for fault in faults),
+        broken=" ".join(BROKEN),
+    )
+    directory = new_directory()
+    outcome = play(schedule, world, directory, 10_000)
+    assert "duplicated in the topic" in outcome.complaint
+    assert "prepared transactions left behind" in outcome.complaint
+    assert "in the table" not in outcome.complaint
+    shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize("family", Family)

@@ -34,6 +34,7 @@ from penstock.datastream.formats.json import (
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import PenstockError
 from penstock.testing import CrashPoint, arm, run_inline
+from tests.crash.orders.broken import break_as_told
 
 JOB = "orders"
 FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
@@ -203,6 +204,7 @@ def configuration(variant: Variant) -> Configuration:
 def main(path: Path) -> int:
     """Run it; the exit code is 0 only if the job has finished."""
     variant = msgspec.json.decode(path.read_bytes(), type=Variant)
+    break_as_told(os.environ)
     if where := os.environ.get(FREEZE_AT):
         point, nth = where.split(":")
         arm(CrashPoint(point), int(nth), lambda: os.kill(os.getpid(), signal.SIGSTOP))

@@ -10,6 +10,7 @@ from penstock.checkpoint.job_dir import JobDir
 from penstock.checkpoint.journal import Journal, JournalState
 from penstock.ids import JobKey
 from tests.crash.driver import Driver
+from tests.crash.orders.broken import BREAK
 from tests.crash.orders.events import Order
 from tests.crash.orders.feed import Feed
 from tests.crash.orders.program import JOB, Variant
@@ -38,7 +39,13 @@ class Run:
     """
 
     def __init__(
-        self, world: World, variant: Variant, made: Sequence[Order], *, supervised: bool = False
+        self,
+        world: World,
+        variant: Variant,
+        made: Sequence[Order],
+        *,
+        supervised: bool = False,
+        broken: str = "",
     ) -> None:
         self.world = world
         self.variant = variant
@@ -51,6 +58,7 @@ class Run:
         """Faults that this machine has not the means for, and why."""
         self.has_finished = False
         self._made = made
+        self._environment = {BREAK: broken} if broken else {}
         self._last_trickle = time.monotonic()
         self._driver: Driver | None = None
         self._others: list[Driver] = []
@@ -65,6 +73,7 @@ class Run:
         """Start a driver; whoever was in office before has died or is a zombie."""
         assert self.starts < MOST_STARTS, f"it died too often:\n{self.gave_up[-3:]}"
         self.starts += 1
+        environment = {**self._environment, **(environment or {})}
         self._driver = OrdersDriver(self.variant, environment, supervised=self.supervised)
         self._others.append(self._driver)
         return self._driver

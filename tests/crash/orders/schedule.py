@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import msgspec
-
 from penstock.crash_points import CrashPoint
 from tests.crash.orders.events import orders, stops
 from tests.crash.orders.faults import (
@@ -75,6 +73,8 @@ class Schedule:
     variant: Variant
     faults: tuple[tuple[Moment, Fault], ...]
     supervised: bool = False
+    broken: str = ""
+    """Which rules its sinks do not keep."""
 
     @staticmethod
     def from_seed(seed: int, family: Family = Family.INLINE) -> Schedule:
@@ -137,7 +137,7 @@ def play(schedule: Schedule, world: World, directory: Path, events: int = EVENTS
     run: Run | None = None
     try:
         variant = world.place(schedule.variant, f"s{schedule.seed}", directory, stops(made))
-        run = Run(world, variant, made, supervised=schedule.supervised)
+        run = Run(world, variant, made, supervised=schedule.supervised, broken=schedule.broken)
         _play(schedule, run, events)
         found = look(
             world.broker.direct, variant.orders, variant.totals, variant.dsn, variant.table
@@ -264,9 +264,3 @@ _OF_SPARK: tuple[MakeFault, ...] = (
     _zombie,
     _crash,
 )
-
-
-def replaced(schedule: Schedule, **changes: object) -> Schedule:
-    """Return the same schedule of a variant with other facts."""
-    variant = msgspec.structs.replace(schedule.variant, **changes)
-    return Schedule(schedule.seed, variant, schedule.faults, schedule.supervised)
