@@ -47,7 +47,7 @@ test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL an
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
 
-test-crash: setup ## the tests that kill real processes, then 460 schedules of faults made from seeds
+test-crash: setup setup-servers ## the tests that kill real processes, then 460 schedules of faults made from seeds
 	@$(BIN)/python -m pytest -m crash
 	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family joined --seeds 1-200
