@@ -24,7 +24,7 @@ FAULTS = {
     "StopServer",
     "GoneAtCommit",
     "Zombie",
-    "LostAnswer",
+    "LostCommit",
     "DiskFull",
     "CrashAt",
 }

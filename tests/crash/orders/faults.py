@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.crash_points import CrashPoint
+from penstock.testing.servers.cutting_proxy import Loss
 from tests.crash.driver import crash_at
 from tests.crash.orders.program import FREEZE_AT
 from tests.crash.orders.run import Run
@@ -153,23 +154,25 @@ class Zombie(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class LostAnswer(Fault):
-    """A server commits, and the connection breaks before it can say so."""
+class LostCommit(Fault):
+    """A connection breaks at a commit: before the server hears of it, or before it can answer."""
 
     part: Part
+    loss: Loss = Loss.ANSWER
     and_driver: bool = False
     """Whether the driver dies too, and so never asks what became of it."""
 
     def strike(self, run: Run) -> None:
         proxy = run.world.proxy(self.part)
-        proxy.cut_at(1)
+        proxy.cut_at(1, loss=self.loss)
         run.wait_until(lambda: run.has_finished or proxy.await_cut(0), "a commit to be cut")
         if self.and_driver:
             kill_driver(run)
 
     def __str__(self) -> str:
+        what = "answer to a commit" if self.loss is Loss.ANSWER else "commit"
         driver = ", kill driver" if self.and_driver else ""
-        return f"lose the {self.part}'s answer to a commit{driver}"
+        return f"lose the {self.part}'s {what}{driver}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.crash_points import CrashPoint
+from penstock.testing.servers.cutting_proxy import Loss
 from tests.crash.orders.events import orders, stops
 from tests.crash.orders.faults import (
     CrashAt,
@@ -19,7 +20,7 @@ from tests.crash.orders.faults import (
     KillDriver,
     KillServer,
     KillWorkers,
-    LostAnswer,
+    LostCommit,
     StopServer,
     Zombie,
 )
@@ -239,7 +240,7 @@ _BROKER_AND_DATABASE: tuple[MakeFault, ...] = (
     lambda rng: KillServer(Part.BROKER, _pause(rng), rng.random() < 0.3),
     lambda rng: KillServer(Part.DATABASE, _pause(rng), rng.random() < 0.3),
     lambda rng: StopServer(_part(rng), round(rng.uniform(6.0, 12.0), 1)),
-    lambda rng: LostAnswer(_part(rng), rng.random() < 0.4),
+    lambda rng: LostCommit(_part(rng), rng.choice(list(Loss)), rng.random() < 0.4),
     lambda rng: DiskFull(_pause(rng)),
 )
 
