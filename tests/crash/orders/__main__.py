@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,18 +37,29 @@ def main(arguments: Sequence[str]) -> int:
     low, _, high = given.seeds.partition("-")
     seeds = range(int(low), int(high or low) + 1)
     began, bad, number = time.monotonic(), list[tuple[Outcome, Path]](), 0
-    with ThreadPoolExecutor(given.at_once) as pool:
-        for outcome, directory in pool.map(
-            lambda seed: play_in_a_new_world(seed, given.family, given.events), seeds
-        ):
-            print(outcome, flush=True)
-            number += 1
-            if not outcome.is_good:
-                bad.append((outcome, directory))
+    for outcome, directory in _played(seeds, given.family, given.events, given.at_once):
+        print(outcome, flush=True)
+        number += 1
+        if not outcome.is_good:
+            bad.append((outcome, directory))
     print(f"{number} schedules, {len(bad)} failed, {time.monotonic() - began:.0f} s")
     for outcome, directory in bad:
         print(f"seed {outcome.schedule.seed} failed, its files are in {directory}")
     return 1 if bad else 0
+
+
+def _played(
+    seeds: Sequence[int], family: Family, events: int, at_once: int
+) -> Iterator[tuple[Outcome, Path]]:
+    def one(seed: int) -> tuple[Outcome, Path]:
+        return play_in_a_new_world(seed, family, events)
+
+    if at_once == 1:
+        # In this thread: who ends this process ends what it has started.
+        yield from map(one, seeds)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        yield from pool.map(one, seeds)
 
 
 def play_in_a_new_world(seed: int, family: Family, events: int) -> tuple[Outcome, Path]:
@@ -68,4 +80,5 @@ def new_directory() -> Path:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))
