@@ -51,6 +51,7 @@ def run(world: World, seed: int, family: Family) -> None:
 @pytest.mark.crash
 @pytest.mark.kafka
 @pytest.mark.postgres
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [7, 26])
 def test_orders_come_through_whatever_dies(world: World, seed: int) -> None:
     run(world, seed, Family.INLINE)
@@ -60,6 +61,7 @@ def test_orders_come_through_whatever_dies(world: World, seed: int) -> None:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.postgres
+@pytest.mark.timeout(600)
 def test_orders_come_through_on_spark_whatever_dies(world: World) -> None:
     run(world, 9, Family.SPARK)
 
