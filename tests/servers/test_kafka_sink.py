@@ -456,6 +456,35 @@ def test_headers_times_and_partitions_arrive(
     assert all(m.headers() == [("kind", b"test"), ("nothing", None)] for m in messages)
 
 
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
+@pytest.mark.parametrize("extra", ["headers", "partition", "timestamp"])
+def test_what_only_some_records_have_arrives_with_them(
+    kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee, extra: str
+) -> None:
+    topic = new_topic(kafka, 2)
+    serializer = records(topic)
+    cases: dict[str, tuple[Callable[[Any], Any], Any, Any, Callable[[Any], Any]]] = {
+        "headers": (
+            serializer.set_header_provider,
+            {"kind": b"0"},
+            {"kind": b"1"},
+            lambda message: dict(message.headers() or ()),
+        ),
+        "partition": (serializer.set_partitioner, 0, 1, lambda message: message.partition()),
+        "timestamp": (serializer.set_timestamp, 1000, 2000, lambda message: message.timestamp()[1]),
+    }
+    give, first, second, arrived = cases[extra]
+    give(lambda text: {"b": first, "c": second}.get(text))
+    builder = sink_builder(kafka, topic, guarantee).set_record_serializer(serializer.build())
+    attempt = Attempt(case_of(builder), tmp_path)
+    attempt.publish(["a", "b", "c", "d"], [])
+    if guarantee is EXACTLY_ONCE:
+        attempt.commit(attempt.cut().committables)
+    came = {m.value(): arrived(m) for m in committed_messages(kafka.bootstrap, topic)}
+    assert sorted(came) == [b"a", b"b", b"c", b"d"]
+    assert (came[b"b"], came[b"c"]) == (first, second)
+
+
 def test_topics_can_be_chosen_record_by_record(kafka: KafkaBroker, tmp_path: Path) -> None:
     even, odd, markers = (new_topic(kafka) for _ in range(3))
     serializer = (
