@@ -25,6 +25,7 @@ from penstock.errors.checkpoints import (
     NotASavepointError,
     RestoreMismatchError,
     TooManyFailedCheckpointsError,
+    UncommittedOutputError,
 )
 from penstock.errors.configuration import (
     ConfigurationError,
@@ -178,6 +179,7 @@ __all__ = [
     "TextDecodingError",
     "TooManyFailedCheckpointsError",
     "TypeMismatchError",
+    "UncommittedOutputError",
     "UndecodableMessageError",
     "UndecodableRecordError",
     "UnfitConsumerError",

@@ -33,6 +33,23 @@ class TooManyFailedCheckpointsError(PenstockError):
         )
 
 
+class UncommittedOutputError(PenstockError):
+    """A job was cancelled while a completed checkpoint waited for its output to be committed."""
+
+    def __init__(self, job: str, checkpoint: int, count: int) -> None:
+        super().__init__(job, checkpoint, count)
+        self.job = job
+        self.checkpoint = checkpoint
+        self.count = count
+
+    def __str__(self) -> str:
+        return (
+            f"job {self.job!r} was cancelled while {self.count} commits of its completed "
+            f"checkpoint {self.checkpoint} had not succeeded; nothing was dropped: start it again to "
+            "commit them and go on, or start it with --fresh to give them up"
+        )
+
+
 class CorruptMetadataError(PenstockError):
     """The metadata of a checkpoint or savepoint is damaged, cut short, or no such file."""
 

@@ -266,10 +266,12 @@ class Attempt:
         reach(CrashPoint.JOB_FINISHING)
         try:
             owed = {} if self.coordinator is None else self.coordinator.owed()
+            # Behind all savepoints that were taken: sinks go by the order of ids.
+            last = self._parts.store.next_id()
             for node in self._sinks():
-                cut = self._publishers[node.id].at_barrier(0, roll_all=True)()
+                cut = self._publishers[node.id].at_barrier(last, roll_all=True)()
                 mine = owed.setdefault(node.uid, [])
-                mine += [CommittableState(0, data) for data in cut.committables]
+                mine += [CommittableState(last, data) for data in cut.committables]
             CommitLane(
                 self._committers,
                 {n.uid: n.name for n in self._sinks()},

@@ -25,6 +25,7 @@ from penstock.errors import (
     CheckpointFailedError,
     FencedError,
     PenstockError,
+    UncommittedOutputError,
     UserFunctionError,
 )
 from penstock.job.attempt import Attempt
@@ -264,6 +265,10 @@ class JobRun:
     def _finish(self, attempt: Attempt | None) -> None:
         last = None if attempt is None else attempt.last
         ended_itself = not self.cancelled
+        if self.cancelled and not self._suspended and (owed := self._books.kept.uncommitted()):
+            # A cancelled job's checkpoints are deleted, and this one holds what nobody else has.
+            self._fail(UncommittedOutputError(self._parts.plan.job_name, *owed))
+            return
         status = EndStatus.CANCELED
         if ended_itself:
             status = EndStatus.FINISHED

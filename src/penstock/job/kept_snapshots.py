@@ -94,6 +94,19 @@ class KeptSnapshots:
                 files.hold(f"chk-{metadata.checkpoint}", paths)
         return positions
 
+    def uncommitted(self) -> tuple[int, int] | None:
+        """Return the checkpoint that counts if it owes commits, and how many; else None."""
+        state = self._journal.state()
+        newest = state.restorable[-1] if state.restorable else None
+        if newest is None or newest.checkpoint in state.commits_done:
+            return None
+        try:
+            operators = self._metadata(newest).operators
+        except (OSError, CorruptMetadataError):
+            return newest.checkpoint, 0
+        owed = sum(len(o.sink.committables) for o in operators if o.sink is not None)
+        return (newest.checkpoint, owed) if owed else None
+
     def held_by_sinks(self, without: Collection[int] = ()) -> Mapping[str, list[bytes]] | None:
         """Return what sinks prepared and some snapshot names, by uid; None if that is unknown.
 

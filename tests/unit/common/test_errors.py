@@ -21,6 +21,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NonRestoredStateError": ("/savepoint", ("'count' (uid 1)",)),
     "RestoreMismatchError": ("step", "/savepoint", "why"),
     "TooManyFailedCheckpointsError": (2, 7, "why"),
+    "UncommittedOutputError": ("orders", 7, 2),
     "CorruptJournalError": ("/jobs/count/journal/000000000001", "why"),
     "CorruptMetadataError": ("/a", "why"),
     "FencedError": ("count", "a1", "a2"),
