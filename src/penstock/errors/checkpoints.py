@@ -45,8 +45,8 @@ class UncommittedOutputError(PenstockError):
     def __str__(self) -> str:
         return (
             f"job {self.job!r} was cancelled while {self.count} commits of its completed "
-            f"checkpoint {self.checkpoint} had not succeeded; nothing was dropped: start it again to "
-            "commit them and go on, or start it with --fresh to give them up"
+            f"checkpoint {self.checkpoint} had not succeeded; nothing was dropped: start it again "
+            "to commit them and go on, or start it with --fresh to give them up"
         )
 
 
