@@ -160,13 +160,40 @@ def test_the_sweep_rolls_back_what_no_snapshot_holds(postgres: Any, tmp_path: Pa
     first.publish(["orphan" * 20_000], ["orphan"])
     first.cut(2)
     assert len(prepared(dsn_of(case))) == 3
-    second = Attempt(case, tmp_path, "a2")
-    second.sweep(kept)
+    first.sweep(kept)
     assert len(case.leftovers()) == 1
+    first._name = "a2"
+    first.sweep(kept)
+    # Of older attempts not even what is kept: it would lock out who writes the same rows again.
+    assert case.leftovers() == []
+    second = Attempt(case, tmp_path, "a2")
     second.commit(kept)
     second.sweep([])
     assert (case.shown(), case.leftovers()) == (["kept"], [])
     assert run(dsn_of(case), "SELECT count(*) FROM penstock_ledger") == [(0,)]
+
+
+@pytest.mark.parametrize("swept", [True, False], ids=["swept", "with an unreadable snapshot"])
+def test_a_savepoint_nobody_went_back_to_does_not_lock_out_the_same_rows(
+    postgres: Any, tmp_path: Path, *, swept: bool
+) -> None:
+    case = two_phase_case(postgres, tmp_path)
+    run(dsn_of(case), "ALTER TABLE lines ADD UNIQUE (text)")
+    large = "l" * 100_000
+    first = Attempt(case, tmp_path)
+    first.publish(["a"], [large])
+    savepoint = first.cut(6).committables
+    # Killed before checkpoint 7: what is restored is checkpoint 5, which held nothing.
+    second = Attempt(case, tmp_path, "a2")
+    if swept:
+        second.sweep(savepoint)
+    second.publish(["a"], ["b"])
+    second.commit(second.cut(7).committables)
+    assert sorted(case.shown()) == ["a", "b"]
+    # Whoever goes back to the savepoint finds its rows in their files.
+    run(dsn_of(case), "DELETE FROM lines")
+    assert Attempt(case, tmp_path, "a3").commit(savepoint).committed == 2
+    assert sorted(case.shown()) == ["a", large]
 
 
 def test_a_sweep_leaves_other_jobs_alone(postgres: Any, tmp_path: Path) -> None:

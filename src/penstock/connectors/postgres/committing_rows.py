@@ -12,9 +12,12 @@ from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.committables import OwedRows, decode_owed
 from penstock.connectors.postgres.database import Connection, Database, driver, passes, told
 from penstock.connectors.postgres.fence import end_connections
-from penstock.connectors.postgres.identity import attempt_in
 from penstock.connectors.postgres.names import quoted_text
-from penstock.connectors.postgres.preparing import load_and_commit, prepared_gids, roll_back
+from penstock.connectors.postgres.preparing import (
+    load_and_commit,
+    prepared_gids,
+    roll_back_prepared,
+)
 from penstock.connectors.postgres.row_files import RowFiles
 from penstock.errors import (
     LostPreparedRowsError,
@@ -108,7 +111,8 @@ class TransactionCommitter(Committer):
     def _forget(self, old: Sequence[str], keep: set[str]) -> None:
         connection = self._connected()
         self._books.strike(connection, old)
-        self._roll_back(connection, keep, below=self._database.identity.number)
+        below = self._database.identity.number
+        roll_back_prepared(connection, self._database, below=below, keep=keep)
 
     def sweep(self, keep: Sequence[bytes]) -> None:
         held = [decode_owed(data) for data in keep]
@@ -120,7 +124,12 @@ class TransactionCommitter(Committer):
         with self._database.connected("sweep") as connection:
             # A later attempt may have taken over since this one learned what to keep.
             self._books.check(connection)
-            self._roll_back(connection, gids, below=self._database.identity.number + 1)
+            # What was restored is committed, so nobody waits for what older attempts prepared. A
+            # savepoint may name it, but this attempt goes another way, with the same rows perhaps:
+            # they would wait for it. Who goes back to the savepoint loads its files.
+            mine = self._database.identity.number
+            roll_back_prepared(connection, self._database, below=mine)
+            roll_back_prepared(connection, self._database, below=mine + 1, keep=gids)
             self._books.strike_all_but(connection, gids)
             self._name_strangers(connection)
 
@@ -140,12 +149,6 @@ class TransactionCommitter(Committer):
                 mine.job,
                 "; ".join(f"ROLLBACK PREPARED '{gid}'" for gid in strangers[:_MOST_NAMED]),
             )
-
-    def _roll_back(self, connection: Connection, keep: set[str], *, below: int) -> None:
-        for gid in prepared_gids(connection, self._database.identity.prefix):
-            number = attempt_in(gid)
-            if gid not in keep and number is not None and number < below:
-                roll_back(connection, gid)
 
     def close(self) -> None:
         self._database.close()

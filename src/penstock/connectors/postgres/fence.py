@@ -8,9 +8,9 @@ appear in the table, or stay behind and lock it, once `take_over` and the sweep 
 2. A transaction that has read the fence before that belongs to a connection that the server lists
    under the zombie's name: a connection is listed before its first query runs. All of these are
    ended, and waited for until they are off the list. What was unprepared is rolled back by that.
-3. What is prepared by now is in pg_prepared_xacts, and nothing more can come. The sweep rolls
-   back what no snapshot holds. If it rolled back too much, nothing would be lost: the committer
-   finds no entry in the ledger and loads the rows from their files.
+3. What is prepared by now is in pg_prepared_xacts, and nothing more can come. What the restored
+   checkpoint holds of it is committed, and the sweep rolls back the rest. Nothing is lost by that:
+   who goes back to a savepoint finds no entry in the ledger and loads its rows from their files.
 4. Rows loaded in the second phase, or by key, come in ordinary transactions that *hold* the
    fence: it is taken either after they have ended or, with their connection, before they commit.
 5. A zombie that commits a prepared transaction commits what some completed checkpoint holds, as

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.committables import OwedRows
 from penstock.connectors.postgres.database import Connection, Database, driver, told
 from penstock.connectors.postgres.fence import end_connections
+from penstock.connectors.postgres.identity import attempt_in
 from penstock.connectors.postgres.loading import load
 from penstock.connectors.postgres.names import quoted_text
 from penstock.errors import PostgresSetupError, RefusedRowsError
 
-__all__ = ["load_and_commit", "prepare", "prepared_gids", "refusals", "roll_back", "waits"]
+__all__ = ["load_and_commit", "prepare", "prepared_gids", "refusals", "roll_back_prepared", "waits"]
 
 
 def prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -> None:
@@ -35,7 +36,7 @@ def _prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -
     if again:
         with database.connected("settle") as connection:
             end_connections(connection, database.identity.application_name(purpose), database)
-            roll_back(connection, owed.gid)
+            _roll_back(connection, owed.gid)
     with database.connected(purpose) as connection:
         connection.execute("BEGIN")
         # Not held: a prepared transaction would keep the next attempt from taking over.
@@ -99,7 +100,17 @@ def prepared_gids(connection: Connection, prefix: str) -> list[str]:
     return [gid for (gid,) in rows]
 
 
-def roll_back(connection: Connection, gid: str) -> None:
+def roll_back_prepared(
+    connection: Connection, database: Database, *, below: int, keep: Collection[str] = ()
+) -> None:
+    """Roll back what attempts of this sink below a number have prepared, but some."""
+    for gid in prepared_gids(connection, database.identity.prefix):
+        number = attempt_in(gid)
+        if gid not in keep and number is not None and number < below:
+            _roll_back(connection, gid)
+
+
+def _roll_back(connection: Connection, gid: str) -> None:
     """Roll a prepared transaction back, if it is there."""
     psycopg = driver()
     statement = f"ROLLBACK PREPARED {quoted_text(gid)}"

@@ -14,6 +14,7 @@ from penstock.connectors.postgres.database import Connection, Database, Dsn
 from penstock.connectors.postgres.direct import DirectPublisher
 from penstock.connectors.postgres.fence import take_over
 from penstock.connectors.postgres.identity import SinkIdentity
+from penstock.connectors.postgres.preparing import roll_back_prepared
 from penstock.connectors.postgres.publishing import TransactionPublisher
 from penstock.connectors.postgres.row_files import RowFiles
 from penstock.connectors.postgres.staged_rows import RowShape, RowWriter
@@ -91,6 +92,7 @@ class PostgresSink(Sink):
         if not settings.exactly_once:
             files.sweep([])
             return DirectPublisher(database, books, table, settings.keys, files)
+        database.patiently("clearing up", lambda _: _give_up_older(database))
         return TransactionPublisher(database, books, table, files, two_phase=settings.two_phase)
 
     def committer(self, context: CommitterContext) -> Committer | None:
@@ -114,6 +116,16 @@ class PostgresSink(Sink):
             if settings.keys:
                 table.check_keys(settings.keys)
             return table
+
+
+def _give_up_older(database: Database) -> None:
+    """Roll back what older attempts prepared, whose rows this one may be about to write again.
+
+    All that was restored is committed by now. The sweep does the same, but there is none while a
+    snapshot cannot be read.
+    """
+    with database.connected("clear") as connection:
+        roll_back_prepared(connection, database, below=database.identity.number)
 
 
 def _check_prepared_transactions(
