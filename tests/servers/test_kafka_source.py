@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from penstock.common import Row
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.kafka import enumerator as enumerating
+from penstock.connectors.kafka import watcher as watching
 from penstock.connectors.source import EnumeratorContext, Plan, SplitRange
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
@@ -407,6 +408,64 @@ def test_missing_topics_are_named(kafka: KafkaBroker, monkeypatch: pytest.Monkey
     monkeypatch.setattr(enumerating, "_MISSING_SECONDS", 0.0)
     with pytest.raises(MissingTopicError, match=f"{kafka.bootstrap} has no topic 'nowhere'"):
         Opened(builder(kafka, "nowhere").build())
+
+
+def delete_topic(kafka: KafkaBroker, topic: str) -> None:
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    client.delete_topics([topic])[topic].result(10)
+
+
+def test_a_deleted_topic_that_was_named_is_named_as_missing_and_not_waited_for(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_GONE_SECONDS", 0.3)
+    kept, other, only = (new_topic(kafka, 1) for _ in range(3))
+    for topics in ((kept, other), (only,)):
+        with Opened(builder(kafka, *topics).build()) as opened:
+            delete_topic(kafka, topics[-1])
+            with pytest.raises(MissingTopicError, match=f"no partition 0 of topic '{topics[-1]}'"):
+                opened.next_plan()
+
+
+def test_a_deleted_topic_of_a_pattern_does_not_hold_up_the_others_and_is_left_alone_then(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watching, "_GONE_SECONDS", 3.0)
+    prefix = f"gone-{uuid.uuid4().hex[:8]}"
+    kept, deleted = (kafka.create_topic(f"{prefix}-{name}", 1) for name in "ab")
+    produce(kafka, deleted, {0: 3})
+    source = (
+        builder(kafka)
+        .set_topic_pattern(f"{prefix}.*")
+        .set_property("partition.discovery.interval.ms", "100")
+        .build()
+    )
+    with Opened(source) as opened:
+        assert opened.all_there_is() != {}
+        delete_topic(kafka, deleted)
+        written = produce(kafka, kept, {0: 4})
+        assert opened.read(opened.next_plan()) == written
+        assert opened.enumerator.positions() == {f"{kept}-0": 4, f"{deleted}-0": 3}
+        opened.until(lambda: opened.enumerator.plan(1) or len(opened.enumerator.positions()) == 1)
+        assert f"no longer read: partition 0 of topic '{deleted}'" in caplog.text
+        kafka.create_topic(deleted, 1)
+        written = produce(kafka, deleted, {0: 2})
+        assert opened.read(opened.next_plan()) == written
+
+
+def test_a_restored_source_leaves_a_topic_alone_that_was_deleted_meanwhile(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(enumerating, "_SETTLE_SECONDS", 0.3)
+    topic = new_topic(kafka, 1)
+    written = produce(kafka, topic, {0: 2})
+    positions = {f"{topic}-0": 0, f"{topic}x-0": 7}
+    pattern = builder(kafka).set_topic_pattern(f"{topic}.*").build()
+    with Opened(pattern, positions) as opened:
+        assert opened.all_there_is() == written
+    assert f"no longer read: partition 0 of topic '{topic}x'" in caplog.text
+    with pytest.raises(MissingTopicError, match=f"no partition 5 of topic '{topic}'"):
+        Opened(builder(kafka, topic).build(), {f"{topic}-5": 7})
 
 
 def test_a_broker_that_does_not_answer_is_named_after_a_while() -> None:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.connectors.kafka.client import KafkaProperties, confluent, new_admin, new_consumer
 from penstock.connectors.kafka.offsets import Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Told"]
 
 _NO_LEADER = 5
 _CLOSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of some partitions: their offsets, and which of them do not exist.
+
+    Of those in neither, nothing is known now: nobody leads them, or their leader is away.
+    """
+
+    offsets: Offsets
+    gone: frozenset[KafkaTopicPartition] = frozenset()
 
 
 class Broker:
@@ -25,12 +37,19 @@ class Broker:
 
     def __init__(self, properties: KafkaProperties, seconds: float = 5.0) -> None:
         self._seconds = seconds
+        self.servers = properties.get("bootstrap.servers", "")
         self.group = properties.get("group.id") or None
         self._kafka = confluent()
         self._admin = new_admin(properties)
         self._properties = properties
         self._group_consumer: Any = None
         self._done: Callable[[str | None], None] = _ignore
+        error = self._kafka.KafkaError
+        self._not_there = (
+            error.UNKNOWN_TOPIC_OR_PART,
+            error._UNKNOWN_TOPIC,
+            error._UNKNOWN_PARTITION,
+        )
         level = self._kafka.IsolationLevel
         committed_only = properties.get("isolation.level", "").lower() == "read_committed"
         self._isolation = level.READ_COMMITTED if committed_only else level.READ_UNCOMMITTED
@@ -47,6 +66,14 @@ class Broker:
     def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
         """Return the ends: with read_committed, those before the first open transaction."""
         return self._list(partitions, self._kafka.admin.OffsetSpec.latest())
+
+    def firsts_told(self, partitions: Collection[KafkaTopicPartition]) -> Told:
+        """Return the first offsets, as far as they are known; raises if none is."""
+        return self._ask(partitions, self._kafka.admin.OffsetSpec.earliest())
+
+    def ends_told(self, partitions: Collection[KafkaTopicPartition]) -> Told:
+        """Return the ends as :meth:`latest` does, as far as they are known; raises if none is."""
+        return self._ask(partitions, self._kafka.admin.OffsetSpec.latest())
 
     def at_time(self, partitions: Collection[KafkaTopicPartition], timestamp: int) -> Offsets:
         """Return the first offsets not older than a time, of those that have any."""
@@ -91,16 +118,49 @@ class Broker:
             closing.join(_CLOSE_SECONDS)
 
     def _list(self, partitions: Collection[KafkaTopicPartition], spec: Any) -> Offsets:
+        return {
+            partition: self._known(answer.result().offset)
+            for partition, answer in self._answers(partitions, spec).items()
+        }
+
+    def _ask(self, partitions: Collection[KafkaTopicPartition], spec: Any) -> Told:
+        offsets: Offsets = {}
+        gone: set[KafkaTopicPartition] = set()
+        trouble: Exception | None = None
+        for partition, answer in self._answers(partitions, spec).items():
+            try:
+                offsets[partition] = self._known(answer.result().offset)
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() in self._not_there:
+                    gone.add(partition)
+                else:
+                    trouble = error
+        if trouble is not None and not offsets:
+            # Asked for nothing but deleted partitions, the client only says that nobody leads.
+            gone |= self._not_listed(partitions)
+            if gone < set(partitions):
+                raise trouble
+        return Told(offsets, frozenset(gone))
+
+    def _not_listed(self, partitions: Collection[KafkaTopicPartition]) -> set[KafkaTopicPartition]:
+        listed = self._admin.list_topics(timeout=self._seconds).topics
+        return {
+            p
+            for p in partitions
+            if p.topic not in listed
+            or not (listed[p.topic].error or p.partition in listed[p.topic].partitions)
+        }
+
+    def _answers(
+        self, partitions: Collection[KafkaTopicPartition], spec: Any
+    ) -> dict[KafkaTopicPartition, Any]:
         if not partitions:
             return {}
         asked = {self._kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
         answers = self._admin.list_offsets(
             asked, isolation_level=self._isolation, request_timeout=self._seconds
         )
-        return {
-            KafkaTopicPartition(asked.topic, asked.partition): self._known(answer.result().offset)
-            for asked, answer in answers.items()
-        }
+        return {KafkaTopicPartition(p.topic, p.partition): a for p, a in answers.items()}
 
     def _known(self, offset: int) -> int:
         # An answer that was cut off by the broker's death holds no offset, and no error either.

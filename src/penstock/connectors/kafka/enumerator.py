@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,8 +19,10 @@ from penstock.connectors.kafka.sharing import share
 from penstock.connectors.kafka.watcher import (
     BrokerView,
     FoundPartitions,
+    GonePartitions,
     Watcher,
     find_partitions,
+    name_all,
 )
 from penstock.connectors.source import EnumeratorContext, Plan, SourceEnumerator, SplitRange
 from penstock.errors import KafkaUnavailableError, LostRecordsError, MissingTopicError
@@ -107,8 +109,11 @@ class KafkaEnumerator(SourceEnumerator):
         watcher = self._running()
         if watcher.error is not None:
             raise watcher.error
-        for found in watcher.take_found():
-            self._adopt(found)
+        for news in watcher.take_news():
+            if isinstance(news, GonePartitions):
+                self._forget(news.partitions)
+            else:
+                self._adopt(news)
         view = watcher.view
         self._check(view, _SETTLE_SECONDS)
         shares = share(self._backlogs(view), max_records)
@@ -187,15 +192,31 @@ class KafkaEnumerator(SourceEnumerator):
         return found
 
     def _topics(self, broker: Broker) -> dict[str, int]:
-        deadline = time.monotonic() + _MISSING_SECONDS
+        """Return all topics, once everything is there that was named or read before.
+
+        Under a pattern, what was deleted since is no longer read.
+        """
+        began = time.monotonic()
         while True:
             topics = self._patiently(broker.topics)
             missing = self._reading.subscription.missing_in(topics)
-            if not missing:
+            gone = self._patiently(lambda: broker.ends_told(self._next)).gone
+            if not missing and not gone:
                 return topics
-            if time.monotonic() >= deadline:
-                raise MissingTopicError(tuple(missing), self._bootstrap_servers())
+            if time.monotonic() - began >= (_MISSING_SECONDS if missing else _SETTLE_SECONDS):
+                if missing or self._reading.subscription.pattern is None:
+                    named = missing or name_all(gone)
+                    raise MissingTopicError(tuple(named), self._bootstrap_servers())
+                _log.warning("no longer there, and no longer read: %s", ", ".join(name_all(gone)))
+                self._forget(gone)
+                return topics
             time.sleep(_RETRY_SECONDS)
+
+    def _forget(self, partitions: Iterable[KafkaTopicPartition]) -> None:
+        for partition in partitions:
+            self._next.pop(partition, None)
+            self._stop.pop(partition, None)
+            self._beyond_since.pop(partition, None)
 
     def _adopt(self, found: FoundPartitions) -> None:
         self._next |= found.start
