@@ -10,6 +10,8 @@ from penstock.errors import InvalidJobError
 
 __all__ = ["KafkaTopicPartition", "Subscription", "subtask_of"]
 
+_INTERNAL = "__"
+
 
 class KafkaTopicPartition:
     """One partition of a topic."""
@@ -86,8 +88,13 @@ class Subscription:
     partitions: frozenset[KafkaTopicPartition] = field(default_factory=frozenset)
 
     def wants(self, partition: KafkaTopicPartition) -> bool:
-        """Tell whether a partition belongs to it, there or not."""
+        """Tell whether a partition belongs to it, there or not.
+
+        Kafka's own topics, such as ``__consumer_offsets``, fit only a pattern that spells ``__``.
+        """
         if self.pattern is not None:
+            if partition.topic.startswith(_INTERNAL) and _INTERNAL not in self.pattern:
+                return False
             return re.fullmatch(self.pattern, partition.topic) is not None
         return partition.topic in self.topics or partition in self.partitions
 

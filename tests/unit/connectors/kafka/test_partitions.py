@@ -62,6 +62,16 @@ def test_a_subscription_finds_its_partitions() -> None:
     assert names(Subscription(partitions=one)) == ["users-1"]
 
 
+def test_a_pattern_takes_kafkas_own_topics_only_if_it_spells_them() -> None:
+    there = {"orders": 1, "_orders": 1, "__consumer_offsets": 1}
+
+    def found(pattern: str) -> list[str]:
+        return sorted(p.topic for p in Subscription(pattern=pattern).found_in(there))
+
+    assert found(".*") == ["_orders", "orders"]
+    assert found("__consumer_.*|orders") == ["__consumer_offsets", "orders"]
+
+
 def test_a_subscription_names_what_is_missing() -> None:
     assert Subscription(topics=("orders", "nope")).missing_in(THERE) == ["topic 'nope'"]
     assert Subscription(pattern="nope").missing_in(THERE) == []
