@@ -60,6 +60,9 @@ _REFUSED_BY_SPARK = frozenset(
     }
 )
 
+# Rather a property too many: this is only about what is shown.
+_SECRET_WORDS = ("password", "secret", "token", "key", "jaas.config", "oauthbearer.config")
+
 _JAAS_LOGIN = re.compile(r'(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]+))')
 
 
@@ -175,7 +178,7 @@ def _is_own(name: str) -> bool:
 
 
 def _is_secret(name: str) -> bool:
-    return "password" in name or name in {"sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem"}
+    return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def _login(jaas: str) -> dict[str, str]:

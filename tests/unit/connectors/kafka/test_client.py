@@ -104,9 +104,22 @@ def test_properties_are_strings_as_java_writes_them_and_travel_to_tasks() -> Non
     assert properties["linger.ms"] == "5"
 
 
-def test_secrets_are_not_shown() -> None:
-    shown = repr(KafkaProperties({"sasl.password": "s3cret", "sasl.jaas.config": "s3cret"}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.key.pem",
+        "ssl.keystore.key",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.client.secret",
+        "ssl.Key.Password",
+    ],
+)
+def test_secrets_are_not_shown(name: str) -> None:
+    shown = repr(KafkaProperties({name: "s3cret", "linger.ms": 5}))
     assert "s3cret" not in shown
+    assert "'linger.ms': '5'" in shown
 
 
 def test_a_missing_client_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
