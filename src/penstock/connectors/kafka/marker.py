@@ -22,13 +22,13 @@ _CHECKPOINTS = 10**10
 """More than any job takes; in an offset, attempt and checkpoint can be read by eye."""
 
 _MOST_ATTEMPTS = 100
-"""That many fit into the metadata of an offset; who has published before them is forgotten."""
+"""That many fit into the metadata of an offset; who last published before them is forgotten."""
 
 _TEXT = re.compile(r"from=([0-9]+)((?: [0-9]+:[0-9]+(?:/[0-9]+)?)*)")
 _ENTRY = re.compile(r"([0-9]+):([0-9]+)(?:/([0-9]+))?")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Published:
     """All that an attempt staged below a checkpoint is published, and parts of that one."""
 
@@ -42,7 +42,7 @@ class Published:
 class Marker:
     """What is published of every attempt; nothing is known of attempts before ``first``.
 
-    Attempts that have published nothing are not listed.
+    Attempts that have published nothing are not listed; the one that published last comes last.
     """
 
     first: int
@@ -74,7 +74,8 @@ class Marker:
         """The newest checkpoint, for people who look at offsets."""
         if not self.published:
             return self.first * _CHECKPOINTS
-        return self.published[-1].attempt * _CHECKPOINTS + self.published[-1].checkpoint
+        newest = max(self.published, key=lambda p: p.attempt)
+        return newest.attempt * _CHECKPOINTS + newest.checkpoint
 
     def covers(self, part: StagedPart) -> bool | None:
         """Tell whether a part is published; None if nobody knows."""
@@ -89,11 +90,11 @@ class Marker:
         """Return the marker once a part is published too, and all before it of its attempt."""
         is_last = part.part + 1 == part.parts
         new = Published(part.attempt, part.checkpoint, None if is_last else part.part + 1)
-        others = {p for p in self.published if p.attempt != part.attempt}
-        published = sorted({*others, new}, key=lambda p: p.attempt)
-        kept = tuple(published[-_MOST_ATTEMPTS:])
-        first = self.first if len(kept) == len(published) else max(self.first, kept[0].attempt)
-        return type(self)(first, kept)
+        others = (p for p in self.published if p.attempt != part.attempt)
+        published = (*others, new)
+        forgotten = published[:-_MOST_ATTEMPTS]
+        first = max((self.first, *(p.attempt + 1 for p in forgotten)))
+        return type(self)(first, published[-_MOST_ATTEMPTS:])
 
     def parts_done(self, part: StagedPart) -> int:
         """Tell how many parts of a part's cut, which is not all published, are published."""

@@ -111,6 +111,23 @@ def test_a_marker_never_grows_above_what_a_broker_keeps() -> None:
     assert Marker.read(marker.text) == marker
 
 
+def test_what_was_published_last_is_known_however_old_its_attempts_are() -> None:
+    marker = after([part_of(attempt, 1) for attempt in range(1000, 1100)], Marker(7))
+    # A savepoint of long ago is restored, which two attempts of then had prepared for.
+    old = [*cut_of(7, 5, 2), *cut_of(9, 6, 2)]
+    for part in old:
+        marker = marker.behind(part)
+        assert marker.covers(part)
+    assert all(marker.covers(part) for part in old)
+    assert marker.covers(part_of(7, 6)) is False
+    assert len(marker.published) == 100
+    # Nobody is taken for unpublished who may just have been forgotten.
+    assert marker.covers(part_of(1000, 1)) is None
+    assert marker.covers(part_of(8, 1)) is None
+    assert marker.covers(part_of(1099, 1)) is True
+    assert marker.offset == 10990000000001
+
+
 def test_attempt_and_checkpoint_can_be_read_in_offset_and_text() -> None:
     marker = after([part_of(7, 300), part_of(12, 345, 1, 3)], Marker(1))
     assert marker.offset == 120000000345
