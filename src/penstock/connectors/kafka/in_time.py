@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from penstock.connectors.kafka.client import confluent
 
 __all__ = ["in_time"]
+
+_MOST_CALLS = 8
+_free = threading.BoundedSemaphore(_MOST_CALLS)
 
 
 def in_time(seconds: float, what: str, call: Callable[[], object]) -> None:
@@ -15,8 +19,16 @@ def in_time(seconds: float, what: str, call: Callable[[], object]) -> None:
 
     librdkafka never looks at the timeout of a request to a group's coordinator that is away
     (confluentinc/librdkafka#5456). A call that is given up stays in its thread, with the client it
-    belongs to, which nobody may use again.
+    belongs to, which nobody may use again, until the coordinator is back. While there are too many
+    of these, further calls wait for one to return instead of being made, and time out too.
     """
+    deadline = time.monotonic() + seconds
+    if not _free.acquire(timeout=seconds):
+        reason = (
+            f"{what} was not called within {seconds:g} s, since {_MOST_CALLS} calls given up before "
+            "have not returned; if that lasts though all brokers are there, restart the driver"
+        )
+        raise _timeout(reason)
     raised: list[BaseException] = []
     done = threading.Event()
 
@@ -26,12 +38,22 @@ def in_time(seconds: float, what: str, call: Callable[[], object]) -> None:
         except BaseException as error:
             raised.append(error)
         finally:
+            _free.release()
             done.set()
 
-    threading.Thread(target=run, name=f"kafka-{what}", daemon=True).start()
-    if not done.wait(seconds):
-        kafka = confluent()
+    try:
+        threading.Thread(target=run, name=f"kafka-{what}", daemon=True).start()
+    except BaseException:
+        _free.release()
+        raise
+    if not done.wait(max(0.0, deadline - time.monotonic())):
         reason = f"{what} did not return within {seconds:g} s"
-        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, reason))
+        raise _timeout(reason)
     if raised:
         raise raised[0]
+
+
+def _timeout(reason: str) -> Exception:
+    kafka = confluent()
+    error: Exception = kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, reason))
+    return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -33,3 +34,25 @@ def test_a_call_that_hangs_is_a_timeout_and_holds_nobody_up() -> None:
     assert time.monotonic() - began < 2
     assert raised.value.args[0].code() == KafkaError._TIMED_OUT
     forever.set()
+
+
+def test_calls_that_hang_are_not_joined_by_more_and_more() -> None:
+    back = threading.Event()
+    made: list[int] = []
+
+    def hang(number: int) -> None:
+        made.append(number)
+        back.wait()
+
+    for number in range(8):
+        with pytest.raises(KafkaException, match="did not return"):
+            in_time(0.01, "hanging", partial(hang, number))
+    for number in range(8, 20):
+        with pytest.raises(KafkaException, match=r"was not called .*, since 8 calls") as raised:
+            in_time(0.01, "hanging", partial(hang, number))
+        assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+    assert made == list(range(8))
+    assert sum(thread.name == "kafka-hanging" for thread in threading.enumerate()) == 8
+    back.set()
+    in_time(5, "going on", lambda: made.append(20))
+    assert made[-1] == 20
