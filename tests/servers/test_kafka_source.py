@@ -86,10 +86,12 @@ class Opened:
         positions: dict[str, int] | None = None,
         memory: bytes = b"",
         parallelism: int = 2,
+        work_dir: Path = Path("/nowhere"),
+        life: str = "",
     ) -> None:
         self.wakes = 0
         self.source = source
-        context = EnumeratorContext(parallelism, Path("/nowhere"), time.time, self._wake)
+        context = EnumeratorContext(parallelism, work_dir, time.time, self._wake, life=life)
         self.enumerator = source.enumerator(context)
         if memory:
             self.enumerator.recall(memory)
@@ -189,6 +191,57 @@ def test_a_restored_source_goes_on_behind_its_positions_to_the_same_end(
             found[split] += records
         assert second.enumerator.finished()
     assert found == written
+
+
+def test_a_bounded_source_restored_from_an_endless_one_reads_new_partitions_too(
+    kafka: KafkaBroker,
+) -> None:
+    topic = new_topic(kafka, 1)
+    produce(kafka, topic, {0: 3})
+    with Opened(builder(kafka, topic).build()) as endless:
+        endless.all_there_is()
+        positions, memory = endless.enumerator.positions(), endless.enumerator.memory()
+    add_partition(kafka, topic, 2)
+    written = produce(kafka, topic, {1: 4})
+    with Opened(builder(kafka, topic).set_bounded(LATEST).build(), positions, memory) as bounded:
+        assert bounded.all_there_is() == written
+        assert bounded.enumerator.finished()
+
+
+def test_a_job_that_dies_before_its_first_checkpoint_begins_again_where_it_began(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = new_topic(kafka, 1)
+    produce(kafka, topic, {0: 3})
+    source = builder(kafka, topic).set_starting_offsets(LATEST).build()
+    with Opened(source, work_dir=tmp_path, life="1"):
+        written = produce(kafka, topic, {0: 4})
+    add_partition(kafka, topic, 2)
+    written |= produce(kafka, topic, {1: 2})
+    with Opened(source, work_dir=tmp_path, life="1") as again:
+        assert again.all_there_is() == written
+    with Opened(source, work_dir=tmp_path, life="2") as anew:
+        assert anew.enumerator.positions() == {f"{topic}-0": 7, f"{topic}-1": 2}
+    changed = builder(kafka, topic).set_starting_offsets(EARLIEST).build()
+    with Opened(changed, work_dir=tmp_path, life="1") as elsewhere:
+        assert elsewhere.enumerator.positions() == {f"{topic}-0": 0, f"{topic}-1": 0}
+    delete_before(kafka, topic, 5)
+    with Opened(changed, work_dir=tmp_path, life="1") as elsewhere:
+        assert elsewhere.enumerator.positions() == {f"{topic}-0": 5, f"{topic}-1": 0}
+
+
+def test_a_bounded_job_that_dies_before_its_first_checkpoint_keeps_its_end(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = new_topic(kafka, 1)
+    written = produce(kafka, topic, {0: 3})
+    source = builder(kafka, topic).set_bounded(LATEST).build()
+    with Opened(source, work_dir=tmp_path, life="1"):
+        add_partition(kafka, topic, 2)
+        produce(kafka, topic, {0: 4, 1: 4})
+    with Opened(source, work_dir=tmp_path, life="1") as again:
+        assert again.all_there_is() == written
+        assert again.enumerator.finished()
 
 
 def test_partitions_without_records_have_a_position_too(

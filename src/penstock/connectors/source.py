@@ -74,7 +74,8 @@ class EnumeratorContext:
     ``wake`` tells the loop that a plan would now give something; it may be called from any
     thread, and too often does no harm. ``attempt`` never comes back in the life of ``job``;
     `penstock.ids.attempt_number` tells which of two is later. ``checkpointed`` is False in a job
-    without any checkpoints.
+    without any checkpoints. ``life`` is the same in all attempts that go on with what one before
+    them began, and another in every job that begins anew, under whatever name.
     """
 
     parallelism: int
@@ -84,6 +85,7 @@ class EnumeratorContext:
     job: str = ""
     attempt: str = ""
     checkpointed: bool = True
+    life: str = ""
 
 
 class SourceEnumerator(ABC):

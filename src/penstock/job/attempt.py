@@ -387,6 +387,7 @@ class Attempt:
                 job=self._layout.job,
                 attempt=self._layout.attempt,
                 checkpointed=self._parts.checkpoints.enabled,
+                life=f"{self._layout.birth} {self._layout.life}",
             )
         )
         progress = None

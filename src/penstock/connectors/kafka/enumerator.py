@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.connectors.kafka.broker import Broker
 from penstock.connectors.kafka.client import KafkaProperties, confluent
+from penstock.connectors.kafka.first_start import FirstStart, FirstStartNote
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer, Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, Subscription, subtask_of
 from penstock.connectors.kafka.sharing import share
@@ -59,11 +60,18 @@ class Reading:
     commits: bool
     skips_lost: bool
 
+    def asked(self) -> str:
+        """Spell all that decides on where to begin and to stop."""
+        servers, group = self.properties["bootstrap.servers"], self.properties.get("group.id")
+        return f"{servers} {group} {self.subscription} {self.starting!r} {self.stopping!r}"
+
 
 class _Memory(msgspec.Struct, frozen=True):
     """What a checkpoint holds besides positions."""
 
     stops: dict[str, int]
+    is_bounded: bool = False
+    """Whether the source was a bounded one, all of whose partitions are known since."""
 
 
 class KafkaEnumerator(SourceEnumerator):
@@ -85,9 +93,11 @@ class KafkaEnumerator(SourceEnumerator):
         reading = self._reading
         broker = Broker(reading.properties, min(_REQUEST_SECONDS, reading.start_seconds))
         try:
-            first_time = self._memory is None and not positions
-            self._restore(positions)
-            self._adopt(self._find_all(broker, first_time))
+            if self._memory is None and not positions:
+                self._begin(broker)
+            else:
+                self._restore(positions, self._memory or _Memory({}))
+                self._adopt(self._find_all(broker))
             view = self._patiently(
                 lambda: BrokerView(broker.earliest(self._next), broker.latest(self._next))
             )
@@ -129,11 +139,10 @@ class KafkaEnumerator(SourceEnumerator):
         return plan
 
     def positions(self) -> dict[str, int]:
-        return {partition.split: offset for partition, offset in self._next.items()}
+        return _by_split(self._next)
 
     def memory(self) -> bytes:
-        stops = {partition.split: offset for partition, offset in self._stop.items()}
-        return msgspec.json.encode(_Memory(stops))
+        return msgspec.json.encode(_Memory(_by_split(self._stop), self._is_bounded()))
 
     def finished(self) -> bool:
         if self._reading.stopping is None:
@@ -166,30 +175,61 @@ class KafkaEnumerator(SourceEnumerator):
         assert self._watcher is not None, "start() comes first"
         return self._watcher
 
-    def _restore(self, positions: Mapping[str, int]) -> None:
-        stops = {} if self._memory is None else self._memory.stops
+    def _begin(self, broker: Broker) -> None:
+        """Look up where to begin, or go by what an attempt before this one found.
+
+        It died before its first checkpoint then.
+        """
+        reading, context = self._reading, self._context
+        note = FirstStartNote(context.work_dir, context.life, reading.asked())
+        began = note.read() if context.life else None
+        if began is None:
+            new = reading.subscription.found_in(self._topics(broker))
+            found = self._patiently(
+                lambda: find_partitions(broker, new, reading.starting, reading.stopping)
+            )
+            if not context.life:
+                self._adopt(found)
+                return
+            began = note.write(
+                FirstStart(_by_split(found.start), _by_split(found.stop)), context.attempt
+            )
+        self._memory = _Memory(began.stops, self._is_bounded())
+        self._restore(began.starts, self._memory)
+        self._adopt(self._find_all(broker))
+        if reading.starting == KafkaOffsetsInitializer.earliest():
+            # Nothing was promised but the first offset there is.
+            first = self._patiently(lambda: broker.firsts_told(self._next)).offsets
+            self._next |= {p: max(offset, self._next[p]) for p, offset in first.items()}
+
+    def _restore(self, positions: Mapping[str, int], memory: _Memory) -> None:
         for split, offset in positions.items():
             partition = KafkaTopicPartition.of_split(split)
             if not self._reading.subscription.wants(partition):
                 _log.warning("%s is no longer read; it was at offset %d", split, offset)
                 continue
             self._next[partition] = offset
-            if self._reading.stopping is not None and split in stops:
-                self._stop[partition] = stops[split]
+            if self._reading.stopping is not None and split in memory.stops:
+                self._stop[partition] = memory.stops[split]
 
-    def _find_all(self, broker: Broker, first_time: bool) -> FoundPartitions:
+    def _find_all(self, broker: Broker) -> FoundPartitions:
         """Find the partitions that no checkpoint knows, and ends for those without one."""
         reading = self._reading
         new = reading.subscription.found_in(self._topics(broker)) - self._next.keys()
-        if reading.stopping is not None and reading.discovery_seconds <= 0 and not first_time:
+        memory = self._memory
+        was_bounded = memory is not None and (memory.is_bounded or bool(memory.stops))
+        if self._is_bounded() and was_bounded:
             # The end of a bounded source was settled at its first start, partitions and all.
             new = set()
-        starting = reading.starting if first_time else KafkaOffsetsInitializer.earliest()
-        found = self._patiently(lambda: find_partitions(broker, new, starting, reading.stopping))
+        earliest = KafkaOffsetsInitializer.earliest()
+        found = self._patiently(lambda: find_partitions(broker, new, earliest, reading.stopping))
         if (stopping := reading.stopping) is not None:
             endless = self._next.keys() - self._stop.keys()
             self._stop |= self._patiently(lambda: stopping.resolve(endless, broker))
         return found
+
+    def _is_bounded(self) -> bool:
+        return self._reading.stopping is not None and self._reading.discovery_seconds <= 0
 
     def _topics(self, broker: Broker) -> dict[str, int]:
         """Return all topics, once everything is there that was named or read before.
@@ -290,3 +330,7 @@ class KafkaEnumerator(SourceEnumerator):
 
     def _bootstrap_servers(self) -> str:
         return self._reading.properties["bootstrap.servers"]
+
+
+def _by_split(offsets: Offsets) -> dict[str, int]:
+    return {partition.split: offset for partition, offset in offsets.items()}
