@@ -26,7 +26,7 @@ def in_time(seconds: float, what: str, call: Callable[[], object]) -> None:
     if not _free.acquire(timeout=seconds):
         reason = (
             f"{what} was not called within {seconds:g} s, since {_MOST_CALLS} calls given up "
-            "before have not returned; if that lasts though all brokers are there, restart the driver"
+            "before have not returned; if that lasts with all brokers there, restart the driver"
         )
         raise _timeout(reason)
     raised: list[BaseException] = []
