@@ -315,6 +315,25 @@ def test_a_savepoint_is_published_though_later_attempts_went_another_way(
     assert case.shown() == ["b", "a"]
 
 
+def test_another_job_publishes_what_a_savepoint_holds_and_leaves_the_files_alone(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    case = exactly_once_case(kafka, tmp_path)
+    original = Attempt(case, tmp_path)
+    original.publish(["a" * 100_000], ["b"])
+    saved = original.cut().committables
+    staged = case.leftovers()
+    assert staged
+    other = Attempt(case, tmp_path, job="other")
+    assert other.commit(saved).committed == 2
+    assert other.commit(saved).already_committed == 2
+    other.sweep([])
+    assert case.leftovers() == staged
+    assert original.commit(saved).already_committed == 2
+    assert case.leftovers() == []
+    assert case.shown() == ["a" * 100_000, "b"]
+
+
 def test_another_job_of_the_same_name_begins_at_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
     case = exactly_once_case(kafka, tmp_path)
     for directory in (tmp_path / "one", tmp_path / "other"):
