@@ -8,11 +8,12 @@ from penstock.connectors.kafka.client import KafkaProperties, confluent, new_pro
 from penstock.connectors.kafka.serialization import Message
 from penstock.errors import KafkaDeliveryError
 
-__all__ = ["Sender", "answer_seconds", "largest_message", "open_producer"]
+__all__ = ["Sender", "answer_seconds", "largest_message", "limits_of_messages", "open_producer"]
 
 _LARGEST_QUEUE = 200_000
 _LARGEST_QUEUE_KIB = 256 * 1024
 _PAUSE_SECONDS = 0.05
+_LIMITS_OF_MESSAGES = ("message.max.bytes", "max.request.size")
 _DEFAULT_LARGEST_MESSAGE = 1_000_000
 _DEFAULT_ANSWER_MS = 30_000
 
@@ -32,8 +33,12 @@ def open_producer(properties: KafkaProperties, **settings: Any) -> Any:
 
 def largest_message(properties: KafkaProperties) -> int:
     """Tell how many bytes key, value and headers of a message may have together."""
-    names = ("message.max.bytes", "max.request.size")
-    return _first_number(properties, *names) or _DEFAULT_LARGEST_MESSAGE
+    return _first_number(properties, *_LIMITS_OF_MESSAGES) or _DEFAULT_LARGEST_MESSAGE
+
+
+def limits_of_messages(properties: KafkaProperties) -> KafkaProperties:
+    """Return what `largest_message` needs of them, and nothing else."""
+    return KafkaProperties({n: properties[n] for n in _LIMITS_OF_MESSAGES if n in properties})
 
 
 def answer_seconds(properties: KafkaProperties) -> float:

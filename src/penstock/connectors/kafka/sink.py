@@ -14,7 +14,11 @@ from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.durable import make_directory
 from penstock.connectors.kafka.client import KafkaProperties, new_producer
 from penstock.connectors.kafka.direct_writer import DirectWriter
-from penstock.connectors.kafka.sending import answer_seconds, largest_message
+from penstock.connectors.kafka.sending import (
+    answer_seconds,
+    largest_message,
+    limits_of_messages,
+)
 from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink_committer import KafkaCommitter, OnLostMarker
 from penstock.connectors.kafka.sink_publisher import DirectPublisher, StagedPublisher
@@ -50,6 +54,12 @@ class _Settings:
     def servers(self) -> str:
         return self.properties["bootstrap.servers"]
 
+    def in_tasks(self) -> _Settings:
+        """Return what tasks need; without passwords, unless they talk to brokers."""
+        if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return self
+        return replace(self, properties=limits_of_messages(self.properties))
+
 
 class KafkaSink(Sink):
     """Records into Kafka topics, with the guarantee it was built with.
@@ -68,7 +78,7 @@ class KafkaSink(Sink):
         )
 
     def __reduce__(self) -> tuple[type[KafkaSink], tuple[_Settings]]:
-        return KafkaSink, (self._settings,)
+        return KafkaSink, (self._settings.in_tasks(),)
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
@@ -118,6 +128,11 @@ class KafkaSink(Sink):
         return committer
 
     def _new_committer(self, context: PublisherContext | CommitterContext) -> KafkaCommitter:
+        if "bootstrap.servers" not in self._settings.properties:
+            message = (
+                "Kafka's properties stay where the sink was built, and are not in copies of it"
+            )
+            raise ValueError(message)
         return KafkaCommitter(
             self._settings.properties,
             self._account(context),

@@ -17,6 +17,7 @@ from penstock.connectors.committer import CommitterContext
 from penstock.connectors.kafka.client import KafkaProperties
 from penstock.connectors.kafka.sending import largest_message
 from penstock.connectors.kafka.sink import KafkaSinkBuilder
+from penstock.connectors.sink import WriterContext
 from penstock.datastream.connectors.base import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import (
     KafkaRecordSerializationSchema,
@@ -85,6 +86,23 @@ def test_what_to_do_about_a_lost_marker_is_one_of_three() -> None:
 def test_a_sink_travels_to_tasks() -> None:
     sink = builder().set_transactional_id_prefix("p").build()
     assert cloudpickle.loads(cloudpickle.dumps(sink))
+
+
+def test_passwords_travel_only_to_tasks_that_talk_to_brokers(tmp_path: Path) -> None:
+    def copied(guarantee: DeliveryGuarantee) -> bytes:
+        sink = builder(guarantee).set_transactional_id_prefix("p")
+        sink.set_property("sasl.password", "s3cret").set_property("max.request.size", 77)
+        return bytes(cloudpickle.dumps(sink.build()))
+
+    assert b"s3cret" in copied(DeliveryGuarantee.AT_LEAST_ONCE)
+    data = copied(DeliveryGuarantee.EXACTLY_ONCE)
+    assert b"s3cret" not in data
+    in_the_task = cloudpickle.loads(data)
+    context = WriterContext(0, 1, tmp_path, "n", None, "job", "a1", tmp_path)
+    with pytest.raises(KafkaRecordError, match=r"message\.max\.bytes is 77"):
+        in_the_task.writer(context).write("x" * 78)
+    with pytest.raises(ValueError, match="stay where the sink was built"):
+        in_the_task.committer(CommitterContext("job", "a1", "step", tmp_path))
 
 
 def test_only_exactly_once_has_something_to_commit(tmp_path: Path) -> None:
