@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 
 from penstock.connectors.durable import sync_file
+from penstock.connectors.kafka.pending_records import PendingRecords
 from penstock.connectors.kafka.staged_part import (
     Account,
     Piece,
@@ -23,9 +22,6 @@ from penstock.connectors.staging_area import StagingArea
 from penstock.errors import LostStagedFileError
 
 __all__ = ["DirectPublisher", "StagedPublisher"]
-
-_LARGEST_INLINE = 32 * 1024
-"""What a part may take in the metadata of a checkpoint; more lies in files."""
 
 
 class DirectPublisher(SinkPublisher):
@@ -42,17 +38,20 @@ class StagedPublisher(SinkPublisher):
         self._account = account
         self._area = area
         self._attempt = attempt
-        self._pieces: defaultdict[int, list[Piece]] = defaultdict(list)
+        self._pending = PendingRecords(area)
         self._pre_commits = PreCommits()
 
     def publish(self, staged: Sequence[bytes]) -> None:
         for subtask, entry in enumerate(staged):
             if entry:
-                self._pieces[subtask].append(decode_piece(entry))
+                self._pending.add(subtask, decode_piece(entry))
 
     def at_barrier(self, checkpoint: int, *, roll_all: bool) -> Callable[[], SinkCut]:
-        cut_off, self._pieces = self._pieces, defaultdict(list)
+        cut_off = self._pending.cut()
         return self._pre_commits.cut(lambda: self._prepare(checkpoint, cut_off), list)
+
+    def close(self) -> None:
+        self._pending.close()
 
     def _prepare(self, checkpoint: int, cut_off: Mapping[int, list[Piece]]) -> list[bytes]:
         parts = [
@@ -72,17 +71,12 @@ class StagedPublisher(SinkPublisher):
         return [encode(part) for part in parts]
 
     def _durable(self, cut: str, pieces: Sequence[Piece]) -> list[Piece]:
-        if sum(piece.size for piece in pieces) <= _LARGEST_INLINE:
-            kept = [piece for piece in pieces if not piece.name]
-            if len(kept) == len(pieces):
-                return [_joined(pieces)]
-        durable: list[Piece] = []
-        for is_inline, run in groupby(pieces, lambda piece: not piece.name):
-            if is_inline:
-                durable.append(self._written(cut, len(durable), _joined(list(run))))
-            else:
-                durable.extend(self._synced(piece) for piece in run)
-        return durable
+        if len(pieces) == 1 and not pieces[0].name:
+            return list(pieces)
+        return [
+            self._synced(piece) if piece.name else self._written(cut, number, piece)
+            for number, piece in enumerate(pieces)
+        ]
 
     def _written(self, cut: str, number: int, piece: Piece) -> Piece:
         path = self._area.piece(self._area.attempt, f"cut-{cut}", number)
@@ -100,11 +94,6 @@ class StagedPublisher(SinkPublisher):
             raise LostStagedFileError(str(path), piece.size, size)
         sync_file(path)
         return piece
-
-
-def _joined(pieces: Sequence[Piece]) -> Piece:
-    data = b"".join(piece.inline for piece in pieces)
-    return Piece("", len(data), sum(piece.records for piece in pieces), data)
 
 
 def _size(path: Path) -> int:

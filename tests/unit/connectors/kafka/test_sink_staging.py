@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common.serialization import SerializationSchema, SimpleStringSchema
@@ -139,6 +141,45 @@ def test_many_records_lie_in_files_that_a_part_names_by_relative_paths(tmp_path:
     assert texts_in(part, moved) == ["a", *large, "b", "c"]
     with pytest.raises(LostStagedFileError):
         part.check()
+
+
+def test_many_small_micro_batches_do_not_pile_up_in_memory(tmp_path: Path) -> None:
+    publisher = StagedPublisher(ACCOUNT, area_in(tmp_path), 1)
+    texts = [f"{number:04}" * 1000 for number in range(1000)]
+    entries = [staged(tmp_path, [text], text[:4]) for text in texts]
+    tracemalloc.start()
+    try:
+        for entry in entries:
+            publisher.publish([entry])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 500_000
+    (part,) = [decode_part(d) for d in publisher.at_barrier(1, roll_all=False)().committables]
+    assert len(part.paths()) == 1
+    part.check()
+    assert part.records == 1000
+    assert texts_in(part) == texts
+    # The next cut begins a file of its own.
+    publisher.publish([entries[0]])
+    (part,) = [decode_part(d) for d in publisher.at_barrier(2, roll_all=False)().committables]
+    assert (part.paths(), texts_in(part)) == ([], texts[:1])
+    publisher.close()
+
+
+@given(st.lists(st.sampled_from([0, 1, 20_000, 50_000, 70_000]), max_size=12))
+@settings(max_examples=25)
+def test_pieces_of_all_sizes_keep_their_order(sizes: list[int]) -> None:
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        batches = [
+            [staged(directory, [f"{number}" + "x" * size], f"{number}")]
+            for number, size in enumerate(sizes)
+        ]
+        for part in parts_of(directory, *batches):
+            part.check()
+            assert texts_in(part) == [f"{n}" + "x" * size for n, size in enumerate(sizes)]
+            assert sum(len(piece.inline) for piece in part.pieces) <= 32 * 1024
 
 
 def test_parts_are_counted_by_those_who_have_something(tmp_path: Path) -> None:
