@@ -17,6 +17,7 @@ from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, Subscription
 from penstock.connectors.kafka.reading import read_offsets
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
+from penstock.connectors.kept_home import KeptHome
 from penstock.connectors.source import (
     Boundedness,
     Chunk,
@@ -51,7 +52,10 @@ class KafkaSource(SparkSource):
         schema: KafkaRecordDeserializationSchema,
         boundedness: Boundedness,
     ) -> None:
-        self._reading = reading
+        # Tasks get what Spark has read, and need no password for it.
+        self._reading = KeptHome(reading)
+        self._topics = str(reading.subscription)
+        self._only_topic = reading.subscription.only_topic()
         self._schema = schema
         self._boundedness = boundedness
         # One group for all micro-batches: Spark keeps open consumers by it.
@@ -70,22 +74,24 @@ class KafkaSource(SparkSource):
 
     def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
         confluent()
-        return KafkaEnumerator(self._reading, context)
+        return KafkaEnumerator(self._reading.get(), context)
 
     def read(self, split_range: SplitRange) -> Iterator[Chunk]:
+        reading = self._reading.get()
         batches = read_offsets(
-            self._reading.properties,
+            reading.properties,
             split_range,
             self._columns(),
-            self._reading.start_seconds,
-            skips_lost=self._reading.skips_lost,
+            reading.start_seconds,
+            skips_lost=reading.skips_lost,
         )
         return self.read_batches(batches)
 
     def spark_read(self, ranges: Sequence[SplitRange]) -> SparkRead:
+        reading = self._reading.get()
         by_topic = _by_topic(ranges)
         options = {
-            **self._reading.properties.for_spark(),
+            **reading.properties.for_spark(),
             "kafka.group.id": self._group,
             "assign": json.dumps({topic: list(parts) for topic, parts in by_topic.items()}),
             "startingOffsets": json.dumps(
@@ -94,15 +100,15 @@ class KafkaSource(SparkSource):
             "endingOffsets": json.dumps(
                 {t: {n: part.end for n, part in p.items()} for t, p in by_topic.items()}
             ),
-            "failOnDataLoss": "false" if self._reading.skips_lost else "true",
-            "kafkaConsumer.pollTimeoutMs": str(int(self._reading.start_seconds * 1000)),
+            "failOnDataLoss": "false" if reading.skips_lost else "true",
+            "kafkaConsumer.pollTimeoutMs": str(int(reading.start_seconds * 1000)),
         }
         if "headers" in self._columns():
             options["includeHeaders"] = "true"
         return SparkRead("kafka", options, self._columns())
 
     def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
-        topic = self._reading.subscription.only_topic() or str(self._reading.subscription)
+        topic = self._only_topic or self._topics
         return (self._schema.decode(batch, topic) for batch in batches)
 
     def missing_reader(self) -> str:
@@ -116,7 +122,7 @@ class KafkaSource(SparkSource):
         columns = self._schema.columns()
         if not self._schema.places_needed():
             return columns
-        topic = () if self._reading.subscription.only_topic() else ("topic",)
+        topic = () if self._only_topic else ("topic",)
         return tuple(dict.fromkeys([*columns, *topic, "partition", "offset"]))
 
 

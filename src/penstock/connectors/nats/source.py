@@ -9,6 +9,7 @@ from penstock.common.serialization import DeserializationSchema, SimpleStringSch
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.acknowledging import AcknowledgingSource
+from penstock.connectors.kept_home import KeptHome
 from penstock.connectors.nats.receiver import NatsReceiver
 from penstock.connectors.nats.settings import NatsSettings
 from penstock.connectors.receiver import Receiver, ReceiverContext
@@ -31,7 +32,9 @@ class NatsSource(AcknowledgingSource):
         max_unacknowledged: int = AcknowledgingSource.max_unacknowledged,
         fail_on_data_loss: bool = True,
     ) -> None:
-        self._settings = settings
+        # Tasks read what the driver has received, and need no password for it.
+        self._settings = KeptHome(settings)
+        self._is_bounded = settings.is_bounded
         self._deserializer = deserializer
         self.max_unacknowledged = max_unacknowledged
         self.fail_on_data_loss = fail_on_data_loss
@@ -42,7 +45,7 @@ class NatsSource(AcknowledgingSource):
         return NatsSourceBuilder()
 
     def boundedness(self) -> Boundedness:
-        if self._settings.is_bounded:
+        if self._is_bounded:
             return Boundedness.BOUNDED
         return Boundedness.CONTINUOUS_UNBOUNDED
 
@@ -50,7 +53,7 @@ class NatsSource(AcknowledgingSource):
         return self._deserializer.get_produced_type()
 
     def receiver(self, context: ReceiverContext) -> Receiver:
-        return NatsReceiver(self._settings, context)
+        return NatsReceiver(self._settings.get(), context)
 
     def deserialize(self, payload: bytes) -> Any:
         return self._deserializer.deserialize(payload)
