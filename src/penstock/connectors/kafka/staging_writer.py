@@ -15,6 +15,9 @@ from penstock.errors import KafkaRecordError
 __all__ = ["StagingWriter"]
 
 _LARGEST_INLINE = 60 * 1024
+_MESSAGE_OVERHEAD = 36
+_HEADER_OVERHEAD = 10
+"""At most so much the client adds before it compares with the limit; it says so nowhere."""
 
 
 class StagingWriter(SinkWriter):
@@ -45,9 +48,11 @@ class StagingWriter(SinkWriter):
     def write(self, value: Any) -> None:
         message = self._encode(value)
         data, key = message["value"], message.get("key")
-        size = (len(data) if data else 0) + (len(key) if key else 0)
+        size = (len(data) if data else 0) + (len(key) if key else 0) + _MESSAGE_OVERHEAD
+        if headers := message.get("headers"):
+            size += sum(map(_size_of_header, headers))
         if size > self._largest_message:
-            reason = f"it has {size} bytes and message.max.bytes is {self._largest_message}"
+            reason = f"it takes {size} bytes and message.max.bytes is {self._largest_message}"
             part = "value"
             raise KafkaRecordError(part, data, reason)
         self._records += 1
@@ -77,3 +82,8 @@ class StagingWriter(SinkWriter):
                 self._file = self._path.open("xb")
             self._file.write(self._inline)
             self._inline.clear()
+
+
+def _size_of_header(header: tuple[str, bytes | None]) -> int:
+    name, data = header
+    return len(name.encode()) + (len(data) if data else 0) + _HEADER_OVERHEAD

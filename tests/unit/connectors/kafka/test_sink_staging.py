@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common.serialization import SerializationSchema, SimpleStringSchema
+from penstock.connectors.kafka.client import KafkaProperties
 from penstock.connectors.kafka.record_blocks import (
     BlockBuffer,
     DamagedBlocksError,
     read_blocks,
 )
+from penstock.connectors.kafka.sending import Sender, open_producer
 from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink_publisher import StagedPublisher
 from penstock.connectors.kafka.staged_part import (
@@ -29,7 +31,12 @@ from penstock.connectors.kafka.staged_part import (
 from penstock.connectors.kafka.staging_writer import StagingWriter
 from penstock.connectors.sink import WriterContext
 from penstock.connectors.staging_area import StagingArea
-from penstock.errors import CorruptStagedRecordsError, KafkaRecordError, LostStagedFileError
+from penstock.errors import (
+    CorruptStagedRecordsError,
+    KafkaDeliveryError,
+    KafkaRecordError,
+    LostStagedFileError,
+)
 
 ACCOUNT = Account("id", "group", "topic")
 
@@ -214,9 +221,39 @@ def test_an_aborted_writer_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_message_that_is_too_large_is_refused_in_the_task(tmp_path: Path) -> None:
-    with pytest.raises(KafkaRecordError, match="it has 102 bytes and message"):
-        staged(tmp_path, ["x" * 101], largest=101)
-    assert staged(tmp_path, ["x" * 100], largest=101)
+    with pytest.raises(KafkaRecordError, match="it takes 138 bytes and message"):
+        staged(tmp_path, ["x" * 101], largest=137)
+    assert staged(tmp_path, ["x" * 100], largest=137)
+
+
+@pytest.mark.parametrize("headers", [{}, {"a": None}, {"ä": b"x" * 100, "b": b"", "c": b"d"}])
+def test_what_a_writer_takes_a_producer_takes_too(
+    tmp_path: Path, headers: dict[str, bytes | None]
+) -> None:
+    builder = KafkaRecordSerializationSchema.builder().set_topic("topic")
+    builder.set_key_serialization_schema(FirstCharacter())
+    builder.set_value_serialization_schema(SimpleStringSchema())
+    schema = builder.set_header_provider(lambda text: headers).build()
+    producer = open_producer(
+        KafkaProperties({"bootstrap.servers": "127.0.0.1:9"}), message_max_bytes=1000
+    )
+    sender = Sender(producer)
+    context = WriterContext(0, 1, tmp_path / "no", "n", None, "job", "a1", tmp_path)
+    writer = StagingWriter(context, area_in(tmp_path), schema, 1000)
+    refused: list[int] = []
+    for size in range(800, 1000):
+        text = "x" * size
+        try:
+            writer.write(text)
+        except KafkaRecordError:
+            refused.append(size)
+        else:
+            sender.send("topic", [schema.encoder()(text)])
+    producer.purge()
+    assert refused
+    # The first that is refused in vain, if any, is nearly too large.
+    with pytest.raises(KafkaDeliveryError, match="MSG_SIZE_TOO_LARGE"):
+        sender.send("topic", [schema.encoder()("x" * (refused[0] + 30))])
 
 
 def test_a_damaged_file_is_told_with_its_name(tmp_path: Path) -> None:
