@@ -239,10 +239,11 @@ def _bytes_or_none(part: str, data: Any) -> bytes | None:
     raise KafkaRecordError(part, data, "its schema must return bytes")
 
 
-def _whole_number(part: str) -> Callable[[Any], int]:
+def _whole_number(part: str, bits: int) -> Callable[[Any], int]:
     def check(number: Any) -> int:
-        if not isinstance(number, int) or number < 0:
-            raise KafkaRecordError(part, number, "it must be an integer that is not negative")
+        if not isinstance(number, int) or not 0 <= number < 1 << bits:
+            reason = f"it must be an integer of at most {bits} bits that is not negative"
+            raise KafkaRecordError(part, number, reason)
         return int(number)
 
     return check
@@ -265,6 +266,6 @@ def _name(name: Any) -> str:
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "headers": _headers,
-    "timestamp": _whole_number("timestamp"),
-    "partition": _whole_number("partition"),
+    "timestamp": _whole_number("timestamp", 63),
+    "partition": _whole_number("partition", 31),
 }

@@ -198,7 +198,14 @@ def test_a_schema_must_return_bytes_or_none_for_a_tombstone() -> None:
 
 @pytest.mark.parametrize(
     ("name", "given"),
-    [("timestamp", "now"), ("timestamp", -1), ("partitioner", 1.5), ("header_provider", [1])],
+    [
+        ("timestamp", "now"),
+        ("timestamp", -1),
+        ("timestamp", 2**63),
+        ("partitioner", 1.5),
+        ("partitioner", 2**31),
+        ("header_provider", [1]),
+    ],
 )
 def test_extras_of_the_wrong_kind_are_refused(name: str, given: Any) -> None:
     encode = serializer(**{name: lambda record: given}).encoder()
