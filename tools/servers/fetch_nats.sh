@@ -13,7 +13,14 @@ else
     echo "fetching nats-server into $cache"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    (cd "$work" && apt-get download -qq nats-server && dpkg -x ./*.deb unpacked)
+    cd "$work"
+    # A new machine may not know its packages yet.
+    apt-get download -qq nats-server 2>/dev/null || {
+        apt-get update -qq
+        apt-get download -qq nats-server
+    }
+    dpkg -x ./*.deb unpacked
+    cd - >/dev/null
     mkdir -p "$(dirname "$cache")"
     rm -rf "$cache"
     mv "$work/unpacked" "$cache"
