@@ -65,7 +65,7 @@ class Sender:
         producer = self._producer
         while len(producer) > _LARGEST_QUEUE:
             producer.poll(_PAUSE_SECONDS)
-        if all(map(_PLAIN.issuperset, messages)):
+        if all(map(_EXTRAS.isdisjoint, messages)):
             self._send_plain(topic, messages)
         else:
             self._send_each(topic, messages)
@@ -115,8 +115,8 @@ class Sender:
             self.failure_code = error.code()
 
 
-_PLAIN = frozenset({"key", "value"})
-"""What a producer takes of many messages at once; of the rest it says nothing."""
+_EXTRAS = frozenset({"headers", "partition", "timestamp"})
+"""What a producer does not take of many messages at once; not all of it does it refuse."""
 
 
 def _without_error(message: Message) -> Message:
