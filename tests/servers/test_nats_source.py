@@ -7,6 +7,7 @@ from plain files.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +24,15 @@ import msgspec
 import nats as nats_py
 import pytest
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, RetentionPolicy
+from nats.js.errors import NotFoundError
 
 from penstock.common.serialization import ByteArraySchema
 from penstock.common.time import Duration
 from penstock.connectors.source import EnumeratorContext, SourceEnumerator
 from penstock.datastream.connectors.nats import NatsSource, NatsSourceBuilder
 from penstock.errors import (
+    AcknowledgedRecordsError,
     MissingStreamError,
     NatsConnectionError,
     OtherStreamError,
@@ -369,6 +373,80 @@ def test_a_stream_that_was_made_anew_is_refused(
     publish(nats, "ANEW", [b"new"])
     with pytest.raises(OtherStreamError, match="made at"):
         readers(builder(nats, "ANEW"), memory)
+
+
+@pytest.mark.parametrize("subject", [None, "OTHERS.all"], ids=["all", "filtered"])
+@pytest.mark.parametrize("retention", list(RetentionPolicy), ids=str)
+def test_a_snapshot_from_before_what_another_job_acknowledged_is_refused(
+    nats: NatsServer,
+    tmp_path: Path,
+    retention: RetentionPolicy,
+    subject: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    on(nats, partial(remake_stream, name="OTHERS", retention=retention))
+    described = NatsSource.builder().set_servers(nats.url).set_stream("OTHERS").set_durable("job")
+    source = (described if subject is None else described.set_subject(subject)).build()
+    one = Reader(source, tmp_path / "one")
+    one.enumerator.start({})
+    on(nats, partial(publish_both, name="OTHERS", count=20))
+    wait_until(lambda: one.enumerator.plan(5) != [])
+    savepoint = one.enumerator.memory()
+    one.read(until=lambda: len(one.records) >= (15 if subject else 16))
+    newest = one.checkpoint()
+    one.close()
+    other = Reader(source, tmp_path / "other")
+    other.enumerator.recall(newest)
+    other.enumerator.start({})
+    other.close()
+    behind = Reader(source, tmp_path / "third")
+    behind.enumerator.recall(savepoint)
+    if retention == RetentionPolicy.LIMITS or subject is None:
+        with pytest.raises(AcknowledgedRecordsError, match="the broker's message 22"):
+            behind.enumerator.start({})
+    else:
+        behind.enumerator.start({})
+        behind.close()
+        assert "messages that another job acknowledged would be missing" in caplog.text
+
+
+def wait_until(happens: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not happens():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+async def publish_both(jetstream: JetStreamContext, *, name: str, count: int) -> None:
+    await jetstream.publish(f"{name}.none", b"none of it")
+    for number in range(count):
+        await jetstream.publish(f"{name}.all", b"%d" % number)
+
+
+async def remake_stream(
+    jetstream: JetStreamContext, *, name: str, retention: RetentionPolicy
+) -> None:
+    with contextlib.suppress(NotFoundError):
+        await jetstream.delete_stream(name)
+    await jetstream.add_stream(name=name, subjects=[f"{name}.>"], retention=retention)
+
+
+def test_deleted_messages_are_no_reason_to_refuse_a_snapshot(
+    nats: NatsServer, tmp_path: Path
+) -> None:
+    publish(nats, "HOLES", [b"%d" % n for n in range(10)])
+    for number in (1, 4, 10):
+        on(nats, partial(JetStreamContext.delete_msg, stream_name="HOLES", seq=number))
+    one = Reader(builder(nats, "HOLES").build(), tmp_path / "one")
+    one.enumerator.start({})
+    one.read()
+    memory = one.checkpoint()
+    one.close()
+    other = Reader(builder(nats, "HOLES").build(), tmp_path / "other")
+    other.enumerator.recall(memory)
+    other.enumerator.start({})
+    assert other.read() == []
+    other.close()
 
 
 def test_a_missing_stream_is_told(nats: NatsServer, readers: Callable[..., Reader]) -> None:

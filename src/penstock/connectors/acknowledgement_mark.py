@@ -45,9 +45,15 @@ class AcknowledgementMark:
             return None
 
     def write(self, cut: Cut) -> None:
-        """Note that everything before a cut may be acknowledged from now on."""
+        """Note that everything before a cut may be acknowledged from now on.
+
+        A mark is never moved back: a driver may have slept while its successor went on.
+        """
+        there = self.read()
+        if there is not None and cut.is_before(there):
+            return
         make_directory(self._path.parent)
-        new = self._path.with_suffix(".new")
+        new = self._path.with_suffix(f".{cut.attempt}-new")
         new.write_bytes(msgspec.json.encode(cut))
         sync_file(new)
         new.replace(self._path)

@@ -9,6 +9,7 @@ acknowledged and comes again by itself.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -34,8 +35,11 @@ from penstock.connectors.source import (
     SplitRange,
 )
 from penstock.errors import AcknowledgedRecordsError, InvalidJobError, UndecodableMessageError
+from penstock.ids import is_no_later
 
 __all__ = ["AcknowledgingSource", "Delivery", "Receiver", "ReceiverContext"]
+
+_log = logging.getLogger(__name__)
 
 
 class AcknowledgingSource(Source):
@@ -138,11 +142,10 @@ class _Enumerator(SourceEnumerator):
     def start(self, positions: Mapping[str, int]) -> None:
         self._check_nothing_is_lost()
         logs = self._directory / "received"
-        # Nobody reads what an older attempt received: it was published, or it comes again.
-        shutil.rmtree(logs, ignore_errors=True)
+        self._remove_older(logs)
         log = self._log = ReceivedLog(logs / self._context.attempt)
         limit = self._source.max_unacknowledged
-        self._receiver = self._source.receiver(
+        receiver = self._receiver = self._source.receiver(
             ReceiverContext(
                 self._context.job,
                 self._context.attempt,
@@ -150,7 +153,12 @@ class _Enumerator(SourceEnumerator):
                 {} if self._recalled is None else self._recalled.notes,
             )
         )
-        self._receiving = Receiving(self._receiver, self._reception, log, limit, self._context.wake)
+        try:
+            self._check_nobody_else_acknowledged(receiver)
+        except BaseException:
+            receiver.close()
+            raise
+        self._receiving = Receiving(receiver, self._reception, log, limit, self._context.wake)
         self._receiving.start()
 
     def plan(self, max_records: int) -> Plan:
@@ -202,6 +210,43 @@ class _Enumerator(SourceEnumerator):
 
     def _cut(self, position: int) -> Cut:
         return Cut(self._context.job, self._context.attempt, position)
+
+    def _remove_older(self, logs: Path) -> None:
+        """Remove what older attempts received: it was published, or it comes again.
+
+        What a later one receives is not this attempt's to judge.
+        """
+        for log in logs.glob("*"):
+            if is_no_later(log.name, self._context.attempt):
+                shutil.rmtree(log, ignore_errors=True)
+
+    def _check_nobody_else_acknowledged(self, receiver: Receiver) -> None:
+        """Ask the broker whether messages are gone for good that this job has not seen.
+
+        The mark knows only of this life of the job: another one, or another job, may have gone
+        on from the same snapshot.
+        """
+        number = receiver.acknowledged_up_to()
+        if number is None:
+            return
+        if self._recalled is None:
+            # A job that begins, begins behind them.
+            self._reception.acknowledged_up_to(number)
+            return
+        missing = self._seen.missing_up_to(number)
+        lost = receiver.acknowledged_among(missing) if missing else None
+        if lost is None:
+            return
+        cut, marked = str(self._recalled.cut), f"the broker's message {number + 1}"
+        if self._source.fail_on_data_loss:
+            raise AcknowledgedRecordsError(cut, marked)
+        _log.warning(
+            "message %d was acknowledged by another job, or another life of this one, and is not "
+            "in what is restored (%s): the job goes on without what lies before %s",
+            lost,
+            cut,
+            marked,
+        )
 
     def _check_nothing_is_lost(self) -> None:
         """Compare the cut that is restored with what the broker was told to forget.

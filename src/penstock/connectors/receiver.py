@@ -44,9 +44,9 @@ class ReceiverContext:
 class Receiver(ABC):
     """A connection to a broker that delivers again what was not acknowledged.
 
-    Lives on the driver, for one attempt of the job. All calls but :meth:`notes` come from one
-    thread. A broker that is gone for a while is waited for in here, with a warning; what is raised
-    fails the attempt.
+    Lives on the driver, for one attempt of the job. Calls come one at a time, but for
+    :meth:`notes`. A broker that is gone for a while is waited for in here, with a warning; what is
+    raised fails the attempt.
     """
 
     extend_after: float | None = None
@@ -77,7 +77,17 @@ class Receiver(ABC):
     def acknowledged_up_to(self) -> int | None:
         """Return the number up to which the broker waits for no acknowledgement any more.
 
-        Asked for after acknowledgements. Only for ids that are numbers.
+        Asked for at the start and after acknowledgements. Only for ids that are numbers.
+        """
+        return None
+
+    def acknowledged_among(self, runs: Sequence[tuple[int, int]]) -> int | None:
+        """Return a number in one of these runs that is a message the broker will not give again.
+
+        Asked for once, at the start of a job that is restored, with the numbers up to
+        :meth:`acknowledged_up_to` that it does not know, ends exclusive. They may be numbers that
+        never come, or messages that somebody else has acknowledged, which are lost to this job.
+        None if there is no such message, or nobody can tell.
         """
         return None
 

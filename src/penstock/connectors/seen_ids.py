@@ -77,6 +77,12 @@ class NumberRuns:
             del self._starts[:gone], self._ends[:gone]
         self.floor = floor
 
+    def missing_up_to(self, number: int) -> list[tuple[int, int]]:
+        """Return the runs of numbers that are not in the set, up to this one, ends exclusive."""
+        borders = [self.floor + 1, *chain.from_iterable(self.runs()), number + 1]
+        gaps = zip(borders[::2], borders[1::2], strict=True)
+        return [(s, min(e, number + 1)) for s, e in gaps if s < min(e, number + 1)]
+
     def runs(self) -> list[tuple[int, int]]:
         """Return the runs above the floor, ends exclusive."""
         return list(zip(self._starts, self._ends, strict=True))
@@ -146,6 +152,10 @@ class SeenIds:
     def acknowledged_up_to(self, floor: int) -> None:
         """Learn that the broker waits for no number up to this one."""
         self._numbers.fill_up_to(floor)
+
+    def missing_up_to(self, number: int) -> list[tuple[int, int]]:
+        """Return the runs of numbers up to this one that are not known, ends exclusive."""
+        return self._numbers.missing_up_to(number)
 
     def encode(self) -> bytes:
         """Return what :meth:`decode` needs."""

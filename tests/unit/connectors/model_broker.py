@@ -30,6 +30,7 @@ class ModelBroker:
         self.is_bounded = False
         self.delivers_again_when_connected = False
         self.extended: list[Any] = []
+        self.connections = 0
 
     def publish(self, count: int) -> None:
         self.waiting += range(self.published, self.published + count)
@@ -89,6 +90,7 @@ class ModelBroker:
 class ModelReceiver(Receiver):
     def __init__(self, broker: ModelBroker, extend_after: float | None = None) -> None:
         self._broker = broker
+        broker.connections += 1
         broker.on_the_wire.clear()
         if broker.delivers_again_when_connected:
             broker.lose_patience(range(7))
@@ -115,6 +117,16 @@ class ModelReceiver(Receiver):
 
     def acknowledged_up_to(self) -> int | None:
         return self._broker.floor() if self._broker.numbered else None
+
+    def acknowledged_among(self, runs: Sequence[tuple[int, int]]) -> int | None:
+        forgotten = {int(self._broker.id_of(number)) for number in self._broker.acknowledged}
+        return min(
+            (number for start, end in runs for number in forgotten if start <= number < end),
+            default=None,
+        )
+
+    def close(self) -> None:
+        self._broker.connections -= 1
 
 
 class ModelSource(AcknowledgingSource):

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.connectors import receiving
+from penstock.connectors.acknowledgement_mark import AcknowledgementMark, Cut
 from penstock.connectors.receiving import Receiving
 from penstock.connectors.source import EnumeratorContext, SourceEnumerator
 from penstock.errors import (
@@ -357,6 +358,79 @@ def test_another_job_may_begin_with_the_snapshot(broker: ModelBroker, tmp_path: 
     other.begin(savepoint)
     other.drain()
     assert other.counted == each_once(broker)
+
+
+def test_a_snapshot_older_than_what_another_job_acknowledged_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = ModelBroker(numbered=True)
+    broker.publish(10)
+    job = job_on(broker, tmp_path / "one")
+    job.receive()
+    job.run(4)
+    savepoint = job.cut()
+    job.run(2)
+    job.checkpoint()
+    job.receive()
+    job.running.close()
+    other = Job(job.source, tmp_path / "other")
+    with pytest.raises(AcknowledgedRecordsError, match=r"record 4 of attempt a1.* message 18 was"):
+        other.begin(savepoint)
+    assert broker.connections == 0
+    job.source.fail_on_data_loss = False
+    other.begin(savepoint)
+    assert "message 12 was acknowledged by another job" in caplog.text
+    other.drain()
+    assert other.counted == each_once(broker) - Counter(["m4", "m5"])
+
+
+def test_a_job_that_begins_behind_acknowledged_messages_is_restored(tmp_path: Path) -> None:
+    broker = ModelBroker(numbered=True)
+    broker.publish(10)
+    job = job_on(broker, tmp_path / "one")
+    job.receive()
+    job.run(4)
+    job.checkpoint()
+    job.receive()
+    job.running.close()
+    other = job_on(broker, tmp_path / "other")
+    other.receive()
+    other.run(2)
+    newest = other.checkpoint()
+    other.begin(newest)
+    other.drain()
+    assert other.counted + job.counted == each_once(broker)
+
+
+def test_a_driver_that_slept_leaves_what_its_successor_received(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(3)
+    older = job.checkpoint()
+    job.receive()
+    job.begin(older)
+    slept = job.running  # as if it had slept since it was made
+    job.begin(older)
+    broker.lose_patience(range(10))
+    job.receive()
+    slept.start(older.positions)
+    job.run()
+    assert job.counted == each_once(broker)
+
+
+def test_a_mark_is_never_moved_back(tmp_path: Path) -> None:
+    mark = AcknowledgementMark(tmp_path / "new")
+    for cut in (Cut("job", "a9", 7), Cut("job", "a10", 3), Cut("job", "a10", 5)):
+        mark.write(cut)
+        assert mark.read() == cut
+    for earlier in (Cut("job", "a10", 4), Cut("job", "a9", 8)):
+        mark.write(earlier)
+        assert mark.read() == Cut("job", "a10", 5)
+    mark.write(Cut("other", "a1", 1))
+    assert mark.read() == Cut("other", "a1", 1)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["acknowledged.json"]
 
 
 def test_no_more_is_received_than_may_wait(

@@ -26,6 +26,16 @@ def test_runs_are_a_set_of_numbers(added: list[int], floor: int, later: list[int
     assert (twin.floor, twin.runs()) == (runs.floor, runs.runs())
 
 
+@given(st.lists(st.integers(0, 30)), st.integers(-1, 20), st.integers(-1, 40))
+def test_what_is_not_in_the_set_is_missing(added: list[int], floor: int, upto: int) -> None:
+    runs = NumberRuns()
+    for number in added:
+        runs.add(number)
+    runs.fill_up_to(floor)
+    missing = [n for start, end in runs.missing_up_to(upto) for n in range(start, end)]
+    assert missing == [n for n in range(upto + 1) if n not in runs]
+
+
 def test_numbers_in_any_order_become_one_run() -> None:
     shuffled = list(range(10_000))
     random.Random(7).shuffle(shuffled)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.nats.connection import NatsConnection
 from penstock.connectors.nats.settings import (
+    ALL_SUBJECTS,
     OWN_CONSUMER,
     NatsSettings,
     consumer_fault,
@@ -48,6 +49,7 @@ _LATELY_SECONDS = 10.0
 _ACK_TRIES = 5
 _ACK_RETRY_SECONDS = 1.0
 _PATIENCE_AT_THE_END = 5
+_GAPS_LOOKED_AT = 1_000
 _HURRIED_ACK_WAIT = 0.05
 _HURRY_SECONDS = 0.4
 
@@ -116,6 +118,15 @@ class NatsReceiver(Receiver):
             info = self._connection.call(self._consumer())
             return None if info.ack_floor is None else info.ack_floor.stream_seq
         return None
+
+    def acknowledged_among(self, runs: Sequence[tuple[int, int]]) -> int | None:
+        # Numbers begin with 1.
+        there = [(max(start, 1), end) for start, end in runs if end > 1]
+        try:
+            return self._connection.call(self._acknowledged_among(there))
+        except self._not_now as error:
+            reason = f"JetStream does not answer: {error or type(error).__name__}"
+            raise NatsConnectionError(self._settings.shown_servers, reason) from error
 
     def has_ended(self, waiting: int) -> bool:
         if self._last is None or self._arrived:
@@ -191,6 +202,40 @@ class NatsReceiver(Receiver):
         if self._times_not_ended % _PATIENCE_AT_THE_END == 0:
             await self._hurry()
         return False
+
+    async def _acknowledged_among(self, runs: Sequence[tuple[int, int]]) -> int | None:
+        """Look for a message that is still in the stream and will not be delivered.
+
+        A stream that deletes what is acknowledged cannot show any: there every number without a
+        message was one, unless it is of another subject.
+        """
+        from nats.js.api import RetentionPolicy
+        from nats.js.errors import NotFoundError
+
+        stream, subject = self._settings.stream, self._settings.subject
+        for start, end in runs[:_GAPS_LOOKED_AT]:
+            try:
+                found = await self._jetstream.get_msg(
+                    stream, seq=start, subject=subject or ALL_SUBJECTS, next=True
+                )
+            except NotFoundError:
+                break
+            if found.seq is not None and found.seq < end:
+                return found.seq
+        info = await self._jetstream.stream_info(stream)
+        if not runs or info.config.retention == RetentionPolicy.LIMITS:
+            return None
+        if subject is None:
+            return runs[0][0]
+        _log.warning(
+            "stream %r deletes what is acknowledged, and of %d numbers it has gone through "
+            "nobody can tell whether they were of %r: messages that another job acknowledged "
+            "would be missing here",
+            stream,
+            sum(end - start for start, end in runs),
+            subject,
+        )
+        return None
 
     async def _ask(self, limit: int) -> None:
         now = asyncio.get_running_loop().time()

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nats.js.api import ConsumerConfig
 
-__all__ = ["OWN_CONSUMER", "NatsSettings", "consumer_fault", "sequence_of"]
+__all__ = ["ALL_SUBJECTS", "OWN_CONSUMER", "NatsSettings", "consumer_fault", "sequence_of"]
 
 OWN_CONSUMER = "made by penstock"
 """Describes consumers that the source may change to its settings."""
 
-
-_ALL = ">"
+ALL_SUBJECTS = ">"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,9 @@ def consumer_fault(config: ConsumerConfig, settings: NatsSettings) -> str | None
         return f"its ack policy is {str(config.ack_policy)!r}, not 'explicit'"
     if config.max_deliver is not None and config.max_deliver > 0:
         return f"it gives up a message after {config.max_deliver} deliveries (max_deliver)"
-    subjects = config.filter_subjects or [config.filter_subject or _ALL]
-    if subjects != [settings.subject or _ALL]:
-        return f"it is for {', '.join(subjects)} and not for {settings.subject or _ALL}"
+    subjects = config.filter_subjects or [config.filter_subject or ALL_SUBJECTS]
+    if subjects != [settings.subject or ALL_SUBJECTS]:
+        return f"it is for {', '.join(subjects)} and not for {settings.subject or ALL_SUBJECTS}"
     return None
 
 
