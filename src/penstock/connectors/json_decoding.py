@@ -8,6 +8,7 @@ Flink does with every message.
 from __future__ import annotations
 
 import decimal
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
@@ -35,6 +36,7 @@ from penstock.connectors.text_values import (
     WHOLE_NUMBERS,
     boolean,
     bytes_of_base64,
+    decimal_number,
     parser_of,
     whole_number,
 )
@@ -48,6 +50,7 @@ _Converter: TypeAlias = Callable[[Any], Any]
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _TIME = re.compile(r"\d\d:\d\d:\d\d")
 _MISSING = object()
+_JSON = msgspec.json.Encoder(decimal_format="number")
 
 
 def json_decoder(
@@ -58,7 +61,9 @@ def json_decoder(
     forgiving = _Forgiving(fail_on_missing_field, ignore_parse_errors).converter(type_info)
     finish = _finisher(type_info)
     assert finish is not None, "a row is always made of something else"
-    read, read_anything = exact.decode, msgspec.json.Decoder().decode
+    # All digits of a decimal number, also in a message that is not exact elsewhere; slower.
+    hook = decimal.Decimal if _has_decimals(type_info) else None
+    read, read_anything = exact.decode, msgspec.json.Decoder(float_hook=hook).decode
 
     def decode(message: bytes) -> Any:
         try:
@@ -68,6 +73,18 @@ def json_decoder(
             return forgiving(read_anything(message))
 
     return decode
+
+
+def _has_decimals(type_info: TypeInformation) -> bool:
+    match type_info:
+        case BasicTypeInfo(kind):
+            return kind is BasicType.BIG_DEC
+        case RowTypeInfo(types, _):
+            return any(map(_has_decimals, types))
+        case MapTypeInfo(key, value):
+            return _has_decimals(key) or _has_decimals(value)
+    element = _element(type_info)
+    return element is not None and _has_decimals(element)
 
 
 def _exact_type(type_info: TypeInformation, all_fields: bool) -> Any:
@@ -195,6 +212,8 @@ class _Forgiving:
                 return lambda value: _TIMES[of_time](_text(value))
             case BasicTypeInfo(BasicType.STRING):
                 return _text
+            case BasicTypeInfo(BasicType.BIG_DEC):
+                return _decimal
             case BasicTypeInfo(BasicType.BOOLEAN):
                 return lambda value: value if value is True or value is False else _true(value)
             case BasicTypeInfo(kind) if kind in (BasicType.INT, BasicType.LONG):
@@ -239,7 +258,22 @@ def _text(value: Any) -> str:
         return double_text(value)
     if isinstance(value, int):
         return str(value)
-    return msgspec.json.encode(value).decode()
+    if isinstance(value, decimal.Decimal):
+        return double_text(_double(value))
+    return _JSON.encode(value).decode()
+
+
+def _double(number: decimal.Decimal) -> float:
+    """Round a number as the reading without decimals does, which refuses the same ones."""
+    rounded = float(number)
+    if not math.isfinite(rounded):
+        message = f"{number} is out of range"
+        raise ValueError(message)
+    return rounded
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    return value if isinstance(value, decimal.Decimal) else decimal_number(_text(value))
 
 
 def _finite(number: decimal.Decimal) -> decimal.Decimal:
@@ -255,7 +289,7 @@ def _true(value: Any) -> bool:
 
 def _whole_number(value: Any, kind: BasicType) -> int:
     lowest, highest = WHOLE_NUMBERS[kind]
-    if isinstance(value, float) and lowest <= value <= highest:
+    if isinstance(value, (float, decimal.Decimal)) and lowest <= value <= highest:
         return int(value)
     return whole_number(_text(value), kind)
 

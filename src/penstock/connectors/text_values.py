@@ -23,6 +23,7 @@ __all__ = [
     "TextParser",
     "boolean",
     "bytes_of_base64",
+    "decimal_number",
     "parser_of",
     "whole_number",
 ]
@@ -85,7 +86,8 @@ def _number(text: str) -> float:
     return float(text)
 
 
-def _decimal(text: str) -> decimal.Decimal:
+def decimal_number(text: str) -> decimal.Decimal:
+    """Parse a number with all its digits."""
     try:
         number = decimal.Decimal(text.strip())
     except decimal.InvalidOperation:
@@ -117,7 +119,7 @@ _BASIC: dict[BasicType, TextParser] = {
     BasicType.FLOAT: lambda text: round_to_float(_number(text)),
     BasicType.DOUBLE: _number,
     BasicType.BIG_INT: _any_whole_number,
-    BasicType.BIG_DEC: _decimal,
+    BasicType.BIG_DEC: decimal_number,
     BasicType.CHAR: _character,
 }
 

@@ -94,6 +94,46 @@ def test_values_are_taken_for_what_is_meant(
 
 
 @pytest.mark.parametrize(
+    ("type_info", "text", "value"),
+    [
+        (Types.BIG_DEC(), "12345678901234567890.123456789", "12345678901234567890.123456789"),
+        (Types.BIG_DEC(), "0.10", "0.10"),
+        (Types.BIG_DEC(), "1e400", "1E+400"),
+        (Types.BIG_DEC(), "12345678901234567890123", "12345678901234567890123"),
+        (Types.BIG_DEC(), '" 1.10 "', "1.10"),
+        (Types.LIST(Types.BIG_DEC()), "[0.1000000000000000000001]", "0.1000000000000000000001"),
+        (Types.MAP(Types.STRING(), Types.BIG_DEC()), '{"a":1.00}', "1.00"),
+        (Types.ROW_NAMED(["y"], [Types.BIG_DEC()]), '{"y":1.00}', "1.00"),
+    ],
+)
+def test_a_decimal_number_keeps_its_digits_whatever_else_a_message_holds(
+    type_info: TypeInformation, text: str, value: str
+) -> None:
+    row_type = Types.ROW_NAMED(["x", "n"], [type_info, Types.INT()])
+    for other in ("1", '"1"', "1.9"):
+        found = reader(row_type).deserialize(f'{{"x":{text},"n":{other}}}'.encode())
+        number = found.x
+        if isinstance(number, list | Row):
+            number = number[0]
+        elif isinstance(number, dict):
+            number = number["a"]
+        assert (str(number), found.n) == (value, 1)
+
+
+def test_beside_a_decimal_number_others_are_read_as_without_it() -> None:
+    kinds = [Types.STRING(), Types.DOUBLE(), Types.FLOAT(), Types.LONG(), Types.STRING()]
+    names = ["s", "d", "f", "l", "o"]
+    message = b'{"s":1.10,"d":"2.5","f":0.1,"l":1.9,"o":{"a":[1.5]},"x":1.0}'
+    without = reader(Types.ROW_NAMED(names, kinds)).deserialize(message)
+    beside = reader(Types.ROW_NAMED([*names, "x"], [*kinds, Types.BIG_DEC()])).deserialize(message)
+    assert list(beside)[:-1] == list(without) == ["1.1", 2.5, 0.10000000149011612, 1, '{"a":[1.5]}']
+    with pytest.raises(ConnectorError, match="out of range"):
+        reader(Types.ROW_NAMED(["x", "d"], [Types.BIG_DEC(), Types.DOUBLE()])).deserialize(
+            b'{"x":1.0,"d":1e400}'
+        )
+
+
+@pytest.mark.parametrize(
     ("type_info", "text"),
     [
         (Types.INT(), "2147483648"),
