@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +13,9 @@ __all__ = ["CsvLayout", "cells_of", "line_writer"]
 
 # Jackson looks through short texts only, and quotes longer ones at once.
 _LONGEST_LOOK = 24
+
+# Not what str.splitlines() takes for one: those are letters of a cell.
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 LineWriter: TypeAlias = Callable[[Sequence[tuple[str, bool]]], str]
 
@@ -30,19 +35,21 @@ class CsvLayout:
 
 def cells_of(layout: CsvLayout, text: str) -> list[str]:
     """Cut the first line of a text into cells; none at all for an empty line or a comment."""
-    if layout.comments:
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        text = "\n".join(lines)
+    while layout.comments and text.startswith("#"):
+        text = "".join(_LINE_END.split(text, 1)[1:])
     special = (layout.quote, layout.escape)
     if any(mark is not None and mark in text for mark in special):
         return _quoted_cells(layout, text)
-    line = text.split("\n", 1)[0].removesuffix("\r")
+    line = _LINE_END.split(text, 1)[0]
     return line.split(layout.delimiter) if line else []
 
 
 def _quoted_cells(layout: CsvLayout, text: str) -> list[str]:
+    # A limit of the whole process, of which Jackson has none.
+    if len(text) > csv.field_size_limit():
+        csv.field_size_limit(len(text))
     reader = csv.reader(
-        text.splitlines(keepends=True),
+        io.StringIO(text, newline=""),
         delimiter=layout.delimiter,
         quotechar=layout.quote,
         quoting=csv.QUOTE_MINIMAL if layout.quote is not None else csv.QUOTE_NONE,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Row, Types
 from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.csv_lines import CsvLayout, cells_of
 from penstock.datastream.formats.csv import (
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
@@ -132,6 +133,32 @@ orders = st.builds(
 def test_rows_come_back_as_they_were_written(row: Row) -> None:
     message = Writing(ORDER).build().serialize(row)
     assert Reading(ORDER).build().deserialize(message) == row
+
+
+@pytest.mark.parametrize(
+    "mark", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
+)
+def test_a_line_ends_at_line_feeds_and_carriage_returns_only(mark: str) -> None:
+    for layout in (CsvLayout(), CsvLayout(comments=True), CsvLayout(quote=None)):
+        assert cells_of(layout, f"a{mark}b,c\nd") == [f"a{mark}b", "c"]
+    quoted = f'"a{mark}b","c"'
+    assert cells_of(CsvLayout(), quoted) == [f"a{mark}b", "c"]
+    assert cells_of(CsvLayout(comments=True), f"#no{mark}#\n{quoted}") == [f"a{mark}b", "c"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_any_end_of_a_line_ends_it(end: str) -> None:
+    assert cells_of(CsvLayout(), f"a,b{end}c") == ["a", "b"]
+    assert cells_of(CsvLayout(), f'"a",b{end}c') == ["a", "b"]
+    with_comments = CsvLayout(comments=True)
+    assert cells_of(with_comments, f"# one{end}# two{end}a,b{end}# three") == ["a", "b"]
+    assert cells_of(with_comments, f'"a{end}# no comment",b') == [f"a{end}# no comment", "b"]
+    assert cells_of(with_comments, "# nothing else") == []
+
+
+def test_a_quoted_cell_may_be_as_long_as_one_without_quotes() -> None:
+    long = "x" * 200_000
+    assert cells_of(CsvLayout(), f'"{long}",1') == [long, "1"]
 
 
 def test_rows_of_another_length_are_refused() -> None:
