@@ -31,6 +31,7 @@ class ModelBroker:
         self.delivers_again_when_connected = False
         self.extended: list[Any] = []
         self.connections = 0
+        self.lives: list[str] = []
 
     def publish(self, count: int) -> None:
         self.waiting += range(self.published, self.published + count)

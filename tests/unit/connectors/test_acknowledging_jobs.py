@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common import WatermarkStrategy
+from penstock.connectors.source import EnumeratorContext, SourceEnumerator
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.errors import AcknowledgedRecordsError, InvalidJobError
 from tests.unit.connectors.model_broker import ModelBroker, ModelSource
@@ -27,6 +28,10 @@ def _nothing_left_running() -> Iterator[None]:
 
 
 class Numbers(ModelSource):
+    def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
+        self.broker.lives.append(context.life)
+        return super().enumerator(context)
+
     def deserialize(self, payload: bytes) -> int:  # type: ignore[override]
         return int(payload[1:])
 
@@ -64,6 +69,21 @@ def test_steps_that_fail_cost_no_message_and_double_none(tmp_path: Path, numbere
     program = Acknowledging(tmp_path, fails=[30, 90, 150], broker=broker, interval="10 ms")
     program.run_to_the_end()
     assert program.journal().attempts_so_far >= 3
+
+
+def test_attempts_that_go_on_share_a_life_and_jobs_that_begin_have_their_own(
+    tmp_path: Path,
+) -> None:
+    broker = full_broker()
+    job = Acknowledging(tmp_path / "one", interval="10 h", broker=broker).launch()
+    wait_for_records(job, 20)
+    die(job)  # before any checkpoint
+    Acknowledging(tmp_path / "one", interval="10 h", broker=broker).run_to_the_end()
+    Acknowledging(tmp_path / "one", interval="10 h", broker=broker).run()
+    Acknowledging(tmp_path / "other", interval="10 h", broker=broker).run()
+    first, again, anew, other = broker.lives
+    assert first == again
+    assert len({first, anew, other}) == 3
 
 
 def test_a_job_that_dies_goes_on_with_what_was_not_acknowledged(tmp_path: Path) -> None:
