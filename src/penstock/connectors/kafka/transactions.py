@@ -50,6 +50,7 @@ class MarkedTransactions:
         self._producer: Any = None
         self._group: Any = None
         self._marker: Marker | None = None
+        self._was_cut_off = False
 
     @property
     def marker(self) -> Marker | None:
@@ -57,11 +58,19 @@ class MarkedTransactions:
         return self._marker
 
     def open(self) -> None:
-        """Take over, and read the marker; nothing to do while nothing has failed."""
+        """Take over, and read the marker; nothing to do while nothing has failed.
+
+        A producer that has lost its broker since is thrown away too: the first transaction that it
+        would begin behind that hangs until it times out.
+        """
         if self._producer is not None:
-            return
+            self._producer.poll(0)
+            if not self._was_cut_off:
+                return
+            self.close()
         try:
             self._take_over()
+            self._was_cut_off = False
         except self._kafka.KafkaException as error:
             self.close()
             raise told_by(error.args[0], self._account, self._servers) from error
@@ -106,6 +115,7 @@ class MarkedTransactions:
         account = self._account
         self._producer = open_producer(
             KafkaProperties({**_patience(self._properties), **self._properties}),
+            error_cb=self._on_error,
             transactional_id=account.transactional_id,
             # The client's own timeouts end some of its calls only with that of a request.
             socket_timeout_ms=int(min(self._answer_seconds, _LONGEST_REQUEST_SECONDS) * 1000),
@@ -125,6 +135,10 @@ class MarkedTransactions:
         finally:
             consumer.close()
         self._marker = Marker.read(found.metadata) if found.offset >= 0 else None
+
+    def _on_error(self, error: Any) -> None:
+        lost = (self._kafka.KafkaError._TRANSPORT, self._kafka.KafkaError._ALL_BROKERS_DOWN)
+        self._was_cut_off |= error.code() in lost
 
     def _committed(self, consumer: Any) -> Any:
         """Ask for the marker; a coordinator that is just being found or loaded is waited for."""
