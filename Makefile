@@ -52,7 +52,7 @@ test-crash: setup setup-servers ## the tests that kill real processes, then 460 
 	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family joined --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family spark --seeds 1-10 --at-once 1
-	@$(BIN)/python -m tests.crash.orders --seeds 1-40
+	@$(BIN)/python -m tests.crash.orders --seeds 1-40 --at-once 2
 	@$(BIN)/python -m tests.crash.orders --family spark --seeds 1-10
 
 check: setup ## ruff and strict mypy
