@@ -46,7 +46,7 @@ from penstock.testing.servers.postgres_server import PostgresServer
 
 ORDERS, CUSTOMERS = 60_000, 1_000
 PARTS = 4
-PER_SECOND = 2_000
+PER_SECOND = 3_000
 CHECKPOINTS_BEFORE_A_KILL = 2
 AWAY_S = 1.0
 
@@ -99,23 +99,20 @@ def partition_of(customer: str) -> int:
 
 
 class Shop(threading.Thread):
-    """Sends orders to Kafka, some of them for each part that is killed, the rest when it hurries.
-
-    It never stops in between: beyond those for one part it goes on, slowly.
-    """
+    """Sends orders to Kafka, each time that it is allowed some more."""
 
     def __init__(self, bootstrap: str, orders: int) -> None:
         super().__init__(name="shop", daemon=True)
         self.orders = orders
         self.acknowledged = 0
-        self.killed = 0
-        self._hurry, self._closed = threading.Event(), threading.Event()
+        self._allowed = 0
+        self._closed = threading.Event()
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 10, **QUIET}
         )
 
-    def hurry(self) -> None:
-        self._hurry.set()
+    def allow(self, share: float) -> None:
+        self._allowed = max(self._allowed, round(self.orders * min(1.0, share)))
 
     def __enter__(self) -> Shop:
         self.start()
@@ -123,33 +120,25 @@ class Shop(threading.Thread):
 
     def __exit__(self, *error: object) -> None:
         self._closed.set()
-        self.hurry()
         self.join()
 
     def run(self) -> None:
-        for number in range(self.orders):
-            if number % 100 == 0:
-                self._keep_pace(number)
-            if self._closed.is_set():
-                return
-            names = zip(("id", "customer", "cents"), order(number), strict=True)
-            customer = order(number)[1]
-            self._producer.produce(
-                "orders",
-                json.dumps(dict(names)),
-                customer,
-                partition_of(customer),
-                on_delivery=self._delivered,
-            )
-        while len(self._producer) and not self._closed.is_set():
-            self._producer.poll(0.1)
+        sent = 0
+        while not self._closed.is_set() and self.acknowledged < self.orders:
+            self._producer.poll(0.05)
+            upto = min(self._allowed, sent + PER_SECOND // 20)
+            for number in range(sent, upto):
+                self._send(*order(number))
+            sent = upto
 
-    def _keep_pace(self, number: int) -> None:
-        self._producer.poll(0)
-        is_slow = number > self.orders * (self.killed + 1) // (PARTS + 1)
-        self._hurry.wait(100 / PER_SECOND * (10 if is_slow else 1))
-        while number >= self.orders * 9 // 10 and not self._hurry.is_set():
-            self._producer.poll(0.1)
+    def _send(self, number: int, customer: str, cents: int) -> None:
+        self._producer.produce(
+            "orders",
+            json.dumps({"id": number, "customer": customer, "cents": cents}),
+            customer,
+            partition_of(customer),
+            on_delivery=self._delivered,
+        )
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         self.acknowledged += error is None
@@ -177,20 +166,22 @@ class Run(Watch):
             ("the database", partial(self._kill_server, database, "the database")),
         ]
         killed: list[str] = []
-        since, is_hurrying = 0.0, False
+        since, is_over = 0.0, False
         while job.poll() is None:
             time.sleep(0.1)
             self.tell_news()
-            done = [c for c in checkpoints(self._directory) if c["triggered"] > since]
-            if len(done) < CHECKPOINTS_BEFORE_A_KILL or is_hurrying:
+            completed = checkpoints(self._directory)
+            # Some for each checkpoint, so that they keep coming, and some kept for each kill.
+            share = (1 + len(completed) / 4) / (PARTS + 2)
+            self._shop.allow(min(share, (len(killed) + 2) / (PARTS + 2)))
+            done = [c for c in completed if c["triggered"] > since]
+            if len(done) < CHECKPOINTS_BEFORE_A_KILL or is_over:
                 continue
             if len(killed) == PARTS:
-                self.tell("each part came back; the rest of the orders comes at once")
-                self._shop.hurry()
-                is_hurrying = True
+                self.tell("each part came back")
+                is_over = True
             elif victims[len(killed)][1]():
                 killed.append(victims[len(killed)][0])
-                self._shop.killed += 1
                 since = time.time()
         self.tell_news()
         return killed
@@ -376,4 +367,6 @@ STORY = """\
 
 
 if __name__ == "__main__":
+    # Leave by an exception, so that nothing stays behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else ORDERS))
