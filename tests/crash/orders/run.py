@@ -22,6 +22,8 @@ LONGEST_WAIT_ON_SPARK_S = 120.0
 TRICKLE_EVERY_S = 0.1
 TRICKLE_SHARE = 0.02
 """Of the orders that are left, in a second."""
+LOOK_EVERY_S = 0.15
+"""Not too often: a look into the journal reads all of it."""
 KILLED = -9
 
 
@@ -116,7 +118,7 @@ class Run:
                 f"{what}: not within {seconds:g} s; the driver's last words:\n{self.driver.words()}"
             )
             self.tend()
-            time.sleep(0.03)
+            time.sleep(LOOK_EVERY_S)
 
     def wait_for_checkpoints(self, number: int) -> None:
         """Wait until more checkpoints are completed and committed than are now."""
