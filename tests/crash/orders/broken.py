@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.connectors.kafka.marker import Marker
 from penstock.connectors.kafka.sink_committer import KafkaCommitter
-from penstock.connectors.postgres.committing_rows import TransactionCommitter
+from penstock.connectors.postgres import preparing
 
 BREAK = "PENSTOCK_TEST_BREAK"
 
@@ -22,7 +22,7 @@ def publish_again() -> None:
 
 def leave_orphans() -> None:
     """Leave alone what an attempt that died had prepared."""
-    TransactionCommitter._roll_back = lambda *_, **__: None  # type: ignore[method-assign]
+    preparing._roll_back = lambda *_: None
 
 
 BROKEN: dict[str, Callable[[], None]] = {
