@@ -30,7 +30,7 @@ from tests.crash.orders.verifier import judge, look
 from tests.crash.orders.world import Part, World
 
 EVENTS = 200_000
-LONGEST_REST_S = 240.0
+LONGEST_REST_S = 400.0
 MakeFault = Callable[[random.Random], Fault]
 
 COMMIT_POINTS = (
