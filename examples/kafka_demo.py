@@ -46,7 +46,7 @@ from penstock.testing.servers.postgres_server import PostgresServer
 
 ORDERS, CUSTOMERS = 60_000, 1_000
 PARTS = 4
-PER_SECOND = 3_000
+PER_SECOND = 4_000
 CHECKPOINTS_BEFORE_A_KILL = 2
 AWAY_S = 1.0
 
@@ -172,13 +172,13 @@ class Run(Watch):
             self.tell_news()
             completed = checkpoints(self._directory)
             # Some for each checkpoint, so that they keep coming, and some kept for each kill.
-            share = (1 + len(completed) / 4) / (PARTS + 2)
-            self._shop.allow(min(share, (len(killed) + 2) / (PARTS + 2)))
+            share = min(1 + len(completed) / 4, 2 + len(killed)) / (PARTS + 2)
+            self._shop.allow(1.0 if is_over else share)
             done = [c for c in completed if c["triggered"] > since]
             if len(done) < CHECKPOINTS_BEFORE_A_KILL or is_over:
                 continue
             if len(killed) == PARTS:
-                self.tell("each part came back")
+                self.tell("each part came back; the rest of the orders comes at once")
                 is_over = True
             elif victims[len(killed)][1]():
                 killed.append(victims[len(killed)][0])
