@@ -25,9 +25,19 @@ _started: list[ServerProcess] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the quick tests first: a broken unit should not wait for a JVM."""
+    """Run the quick tests first: a broken unit should not wait for a JVM.
+
+    Of those on Spark the ones with Kafka come first: only a JVM that is started with Spark's Kafka
+    reader has it.
+    """
     tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1}
-    items.sort(key=lambda item: max((tier.get(m.name, 0) for m in item.iter_markers()), default=0))
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        names = {mark.name for mark in item.iter_markers()}
+        number = max((tier.get(name, 0) for name in names), default=0)
+        return number, number == 2 and "kafka" not in names
+
+    items.sort(key=place)
 
 
 def made_or_skipped(make: Callable[[], Made]) -> Made:

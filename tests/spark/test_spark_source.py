@@ -52,7 +52,10 @@ class TextFiles(SparkSource):
     def spark_read(self, ranges: Sequence[SplitRange]) -> SparkRead:
         (only,) = ranges
         path = str(Path(self.directory, only.split))
-        return SparkRead(self.reader, {"path": path}, ("value",))
+        return SparkRead({"path": path}, ("value",))
+
+    def spark_format(self) -> str:
+        return self.reader
 
     def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
         for batch in batches:

@@ -215,12 +215,11 @@ class Source(ABC):
 
 @dataclass(frozen=True, slots=True)
 class SparkRead:
-    """What a batch reader of Spark's own shall read: ``format``, ``options``, ``columns``.
+    """What a batch reader of Spark's own shall read: its ``options``, and which ``columns``.
 
     Read as one partition, in the order in which the reader gives its rows.
     """
 
-    format: str
     options: Mapping[str, str]
     columns: tuple[str, ...]
 
@@ -231,6 +230,10 @@ class SparkSource(Source):
     On the driver each subtask's ranges become a :class:`SparkRead`; in the task its rows come
     as Arrow record batches. :meth:`Source.read` must give the same records without Spark.
     """
+
+    @abstractmethod
+    def spark_format(self) -> str:
+        """Name the reader, as `spark.read.format` takes it."""
 
     @abstractmethod
     def spark_read(self, ranges: Sequence[SplitRange]) -> SparkRead:

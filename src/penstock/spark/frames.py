@@ -47,7 +47,7 @@ class _ReaderFrames:
             self._session.conf.set(key, value)
         self._source = source
         self._nothing: DataFrame | None = None
-        self._known: set[str] = set()
+        self._check()
 
     def __call__(self, work: Sequence[SubtaskWork]) -> DataFrame:
         reads = [self._source.spark_read(w.ranges) if w.ranges else None for w in work]
@@ -56,22 +56,19 @@ class _ReaderFrames:
         return reduce(DataFrame.unionAll, [frames.get(i, nothing) for i in range(len(work))])
 
     def _read(self, read: SparkRead) -> DataFrame:
-        self._check(read.format)
-        reader = self._session.read.format(read.format).options(**read.options)
+        reader = self._session.read.format(self._source.spark_format()).options(**read.options)
         return reader.load().select(*read.columns).coalesce(1)
 
-    def _check(self, reader: str) -> None:
-        if reader in self._known:
-            return
+    def _check(self) -> None:
+        """Refuse a source that this session cannot read, before anything runs."""
         jvm = self._session._jvm
         assert jvm is not None
         conf = self._session._jsparkSession.sessionState().conf()
         lookup = jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
         try:
-            lookup(reader, conf)
+            lookup(self._source.spark_format(), conf)
         except Exception as error:
             raise RuntimeSetupError(self._source.missing_reader()) from error
-        self._known.add(reader)
 
     def _nothing_like(self, frame: DataFrame) -> DataFrame:
         """Return one empty partition, for a subtask that has nothing to read now."""

@@ -105,11 +105,14 @@ class KafkaSource(SparkSource):
         }
         if "headers" in self._columns():
             options["includeHeaders"] = "true"
-        return SparkRead("kafka", options, self._columns())
+        return SparkRead(options, self._columns())
 
     def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
         topic = self._only_topic or self._topics
         return (self._schema.decode(batch, topic) for batch in batches)
+
+    def spark_format(self) -> str:
+        return "kafka"
 
     def missing_reader(self) -> str:
         return (
