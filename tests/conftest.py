@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -22,6 +23,14 @@ settings.load_profile("quick")
 Made = TypeVar("Made")
 Server = TypeVar("Server", bound=ServerProcess)
 _started: list[ServerProcess] = []
+
+
+def pytest_configure() -> None:
+    """Hear what asks a process to end: one started in the background is made deaf to it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

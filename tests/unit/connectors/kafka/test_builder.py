@@ -98,7 +98,7 @@ def test_spark_is_told_exactly_the_offsets_of_the_ranges() -> None:
     source = complete().set_group_id("g").set_property("isolation.level", "read_committed").build()
     ranges = [SplitRange("orders-1", 5, 9), SplitRange("or-ders-0", 0, 3)]
     read = source.spark_read(ranges)
-    assert read.format == "kafka"
+    assert source.spark_format() == "kafka"
     assert read.columns == ("value",)
     assert {name: json.loads(read.options[name]) for name in ("assign", "endingOffsets")} == {
         "assign": {"orders": [1], "or-ders": [0]},
