@@ -287,6 +287,16 @@ def test_a_server_that_does_not_come_up_says_why(nats: NatsServer) -> None:
             other.start()
 
 
+@pytest.mark.postgres
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
+def test_a_database_in_a_private_place_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    server = PostgresServer(private / "database")
+    with pytest.raises(ServerNotReadyError, match=r"may not enter .*: set TMPDIR"):
+        server.start()
+
+
 OWNER = """
 import sys, time
 from penstock.testing.servers.nats_server import NatsServer

@@ -105,6 +105,8 @@ def main(results_path: Path) -> None:
     sys.path.insert(0, str(EXAMPLES))
     results: dict[str, dict[str, str | None]] = {}
     with tempfile.TemporaryDirectory() as directory:
+        # PostgreSQL runs as another user, who must come through here.
+        Path(directory).chmod(0o755)
         tempfile.tempdir = os.environ["TMPDIR"] = directory
         for name, result in runs(Path(directory)):
             results[name] = result

@@ -26,7 +26,7 @@ LONGEST = {"kafka_orders": 115}
 Results = dict[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     directory = tmp_path_factory.mktemp("examples")
     path = directory / "results.json"

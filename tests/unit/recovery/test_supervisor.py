@@ -200,8 +200,9 @@ def test_what_a_dead_driver_had_started_is_ended_with_it(tmp_path: Path) -> None
 
 
 def test_a_driver_knows_since_when_it_is_supervised_and_its_children_are_not(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PENSTOCK_REQUIRE_SERVERS", raising=False)
     before = time.time()
     watched = Watched(
         tmp_path,

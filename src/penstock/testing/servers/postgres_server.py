@@ -8,6 +8,7 @@ import pwd
 import re
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -97,6 +98,7 @@ class PostgresServer(ServerProcess):
         if user is not None:
             self.directory.chmod(0o755)
             shutil.chown(self.data, user)
+            self._require_a_way(user)
         done = subprocess.run(
             [
                 str(self._binaries / "initdb"),
@@ -117,6 +119,16 @@ class PostgresServer(ServerProcess):
             raise ServerNotReadyError(
                 self.name, "cannot make its data directory", done.stdout + done.stderr
             )
+
+    def _require_a_way(self, user: str) -> None:
+        """Refuse a place that is private to this user; the server runs as another one."""
+        for parent in self.directory.parents:
+            if not parent.stat().st_mode & stat.S_IXOTH:
+                raise ServerNotReadyError(
+                    self.name,
+                    f"runs as {user}, who may not enter {parent}: "
+                    "set TMPDIR to a directory that all users may enter",
+                )
 
     def _command(self) -> Sequence[str]:
         settings = [f"--{key}={value}" for key, value in self._settings.items()]
