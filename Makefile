@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+UNIT := not spark and not crash and not kafka and not postgres and not nats
 
 .PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-pyflink clean
 
@@ -36,10 +37,11 @@ demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, 
 	@$(BIN)/python examples/kafka_demo.py
 
 test: setup setup-servers ## all tests: unit, against servers, on Spark, then with killed processes
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
+	@$(BIN)/python -m pytest -m "not ($(UNIT))"
 
 test-unit: setup ## the tests that need neither Spark nor servers (seconds)
-	@$(BIN)/python -m pytest -m "not spark and not crash and not kafka and not postgres and not nats"
+	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
 
 test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL and NATS servers, without Spark
 	@$(BIN)/python -m pytest -m "(kafka or postgres or nats) and not spark and not crash"

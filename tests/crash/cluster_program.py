@@ -41,7 +41,7 @@ class Order(msgspec.Struct, frozen=True):
     wait_at: int | None = None
     """The record that waits, behind that, until somebody opens the gate; then the job is slow."""
     directory: str = ""
-    """Where it says that it has died (`dead`: its host) and looks for its `gate`."""
+    """Where it says that it has died (`dead`: its host), is `waiting`, and looks for its `gate`."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -82,6 +82,7 @@ class RunningTotals(KeyedProcessFunction[int, int, tuple[int, int, int, int]]):
         if value == self._kill_at:
             lose_power(Path(self._directory, "dead"))
         if self._wait_at is not None and value >= self._wait_at and value % PACE == 0:
+            Path(self._directory, "waiting").touch()
             wait_for(Path(self._directory, "gate"))
             time.sleep(0.25)
         n, total = (self._n.value() or 0) + 1, (self._total.value() or 0) + value

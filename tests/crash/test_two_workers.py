@@ -142,6 +142,7 @@ def test_a_host_that_dies_costs_its_subtasks_their_way_and_may_come_back(
 
     def bring_back() -> None:
         died = eventually(lambda: (tmp_path / "dead").read_text(), tmp_path / "dead")
+        eventually((tmp_path / "waiting").exists)
         host = Path(died).parent.name
         before = cluster.registered(host)
         cluster.start_workers(host)
