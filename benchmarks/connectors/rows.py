@@ -1,15 +1,16 @@
-"""Kafka to PostgreSQL, exactly once, beside a plain COPY of the same rows by one process.
+"""Rows into PostgreSQL, exactly once, beside a plain COPY of the same rows by one process.
 
-Both take turns. The job's rate is taken as that of the count: behind the source's first
-micro-batch, up to its end, when all rows can be seen. The plain one has its rows in memory already:
-it writes them one by one (`Copy.write_row`) and commits; reading and parsing are not in its time.
+Four kinds take turns: the job from Kafka, the same job with rows of its own instead of Kafka's,
+and one process with psycopg (`Copy.write_row`, then a commit) that reads and parses what is in
+Kafka, or has all rows in memory already. A job's rate is taken as that of the count: behind the
+source's first micro-batch, up to its end, when all rows can be seen.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,16 @@ from typing import Any
 import psycopg
 
 from benchmarks.connectors import jobs
-from benchmarks.connectors.orders import Orders, row_of
+from benchmarks.connectors.orders import Orders, read_topic, row_of
 from benchmarks.contract import WrongResultError
-from penstock.common import Types
+from penstock.common import Types, WatermarkStrategy
+from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.connectors.postgres import PostgresSink
 
-JOB, PLAIN = "penstock", "plain COPY"
+JOB, OWN_ROWS = "penstock from Kafka", "penstock with its own rows"
+PLAIN, FROM_KAFKA = "plain COPY", "plain COPY from Kafka"
 COLUMNS = ("customer", "number", "cents")
+CUSTOMERS = [f"k{number:07d}" for number in range(10_000)]
 ROW = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 
 
@@ -41,28 +45,46 @@ def run(
     """Measure both, in turns, behind a warm-up; say how fast each run was."""
     settings = {"execution.checkpointing.interval": f"{round(interval_s * 1000)} ms"}
     job = _Job(bootstrap, dsn, settings, rows_per_batch, Path(directory))
-    job.measure(*check)
     copied = [row_of(line) for lines in Orders(orders[1], keys).lines() for line in lines]
+    kinds = {
+        JOB: lambda: job.measure(*orders),
+        PLAIN: lambda: plain(dsn, copied),
+        OWN_ROWS: lambda: job.measure(None, orders[1]),
+        FROM_KAFKA: lambda: plain(dsn, rows_in(bootstrap, orders[0])),
+    }
+    job.measure(*check)
+    job.measure(None, check[1])
     found = []
-    # A, B, B, A: what gets slower or faster with time falls on both.
-    for number in range(2 * rounds):
-        kind = PLAIN if number % 4 in (1, 2) else JOB
-        one = plain(dsn, copied) if kind is PLAIN else job.measure(*orders)
-        print(f"{kind}: {one['rows'] / one['seconds']:,.0f} rows/s", flush=True)
-        found.append({"kind": kind, **one})
+    for number in range(rounds):
+        # There and back: what gets slower or faster with time falls on all.
+        for kind in kinds if number % 2 == 0 else reversed(kinds):
+            one = kinds[kind]()
+            print(f"{kind}: {one['rows'] / one['seconds']:,.0f} rows/s", flush=True)
+            found.append({"kind": kind, **one})
     return {"runs": found}
 
 
-def plain(dsn: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def rows_in(bootstrap: str, topic: str) -> Iterator[tuple[Any, ...]]:
+    for messages in read_topic(bootstrap, topic):
+        for _, value in messages:
+            yield row_of(value.decode())
+
+
+def plain(dsn: str, rows: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
     with _Table(dsn) as table, psycopg.connect(dsn) as connection:
-        began = time.time()
+        began, written = time.time(), 0
         with connection.cursor().copy(f"COPY {table.name} FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
+                written += 1
         connection.commit()
         seconds = time.time() - began
-        table.check(len(rows))
-    return {"rows": len(rows), "seconds": seconds}
+        table.check(written)
+    return {"rows": written, "seconds": seconds}
+
+
+def row_for(number: int) -> tuple[str, int, int]:
+    return CUSTOMERS[number * 7919 % 10_000], number, number * 31 % 9000 + 100
 
 
 @dataclass(frozen=True)
@@ -73,7 +95,8 @@ class _Job:
     rows_per_batch: int
     directory: Path
 
-    def measure(self, topic: str, rows: int) -> dict[str, Any]:
+    def measure(self, topic: str | None, rows: int) -> dict[str, Any]:
+        """Run the job from a topic, or with rows that it makes up."""
         shutil.rmtree(self.directory, ignore_errors=True)
         with _Table(self.dsn) as table:
             more = {
@@ -82,8 +105,13 @@ class _Job:
             }
             env = jobs.environment({**self.settings, **more}, self.rows_per_batch)
             sink = PostgresSink.builder().set_dsn(self.dsn).set_table(table.name)
-            parsed = jobs.orders_in(env, self.bootstrap, topic).map(row_of, output_type=ROW)
-            parsed.sink_to(sink.set_columns(*COLUMNS).build())
+            if topic is None:
+                numbers = NumberSequenceSource(0, rows - 1)
+                stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
+                made = stream.map(row_for, output_type=ROW)
+            else:
+                made = jobs.orders_in(env, self.bootstrap, topic).map(row_of, output_type=ROW)
+            made.sink_to(sink.set_columns(*COLUMNS).build())
             reports = list(env.execute(table.name).get_micro_batches())
             ended = time.time()
             table.check(rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from benchmarks.connectors.rows import JOB, PLAIN
+from benchmarks.connectors.rows import FROM_KAFKA, JOB, OWN_ROWS, PLAIN
 from benchmarks.report import DASH, Sheet
 from benchmarks.results import percentile
 
@@ -46,6 +46,8 @@ def rows_sheet(measured: Measured) -> Sheet:
     runs = _runs(measured)
     rates = {
         "penstock, Kafka to PostgreSQL, exactly once": _of_kind(runs, JOB),
+        "plain psycopg, Kafka to PostgreSQL, COPY": _of_kind(runs, FROM_KAFKA),
+        "penstock, its own rows to PostgreSQL, exactly once": _of_kind(runs, OWN_ROWS),
         "plain psycopg, memory to PostgreSQL, COPY": _of_kind(runs, PLAIN),
     }
     base = _middle(_of_kind(runs, PLAIN))

@@ -68,7 +68,8 @@ def test_rows_are_copied_by_the_job_and_plainly(
 ) -> None:
     checkpoints: dict[str, Any] = {"interval_s": 0.5, "directory": str(tmp_path / "rows")}
     found = rows.run(**given, **checkpoints, dsn=dsn, keys=CUSTOMERS)
-    assert [run["kind"] for run in found["runs"]] == [rows.JOB, rows.PLAIN]
+    kinds = {run["kind"] for run in found["runs"]}
+    assert kinds == {rows.JOB, rows.OWN_ROWS, rows.PLAIN, rows.FROM_KAFKA}
     assert "plain psycopg" in markdown_sheet(tables.rows_sheet([(given, found)]))
 
 
