@@ -117,7 +117,7 @@ class Opened:
                 found[split] += records
         return dict(found)
 
-    def until(self, happens: Callable[[], object], seconds: float = 20.0) -> None:
+    def until(self, happens: Callable[[], object], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not happens():
             assert time.monotonic() < deadline, "waited in vain"
