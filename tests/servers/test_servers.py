@@ -97,6 +97,18 @@ def test_a_topic_has_the_settings_it_was_made_with(kafka: KafkaBroker) -> None:
 
 
 @pytest.mark.kafka
+def test_records_stay_however_old_their_timestamps_are() -> None:
+    soon = {"log.initial.task.delay.ms": "100", "log.retention.check.interval.ms": "100"}
+    with made_or_skipped(lambda: KafkaBroker(properties=soon)) as broker:
+        topic = broker.create_topic("old")
+        client = producer(broker.bootstrap)
+        client.produce(topic, b"of 1970", timestamp=1_000)
+        assert client.flush(10) == 0
+        time.sleep(1)
+        assert committed(broker.bootstrap, topic) == [b"of 1970"]
+
+
+@pytest.mark.kafka
 def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once() -> None:
     with (
         CuttingProxy(watching=kafka_request(KAFKA_END_TXN)) as proxy,

@@ -136,6 +136,8 @@ class KafkaBroker(ServerProcess):
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2500",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            # Tests write records of any time, and expect to find them.
+            "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "4194304",
             "num.network.threads": "2",
             "num.io.threads": "4",
