@@ -53,7 +53,8 @@ def test_both_guarantees_and_the_query_count_alike(given: dict[str, Any], tmp_pa
     assert all(0 < run["rows"] < 1_000 for run in ours["runs"])
     sheet = markdown_sheet(tables.count_sheet([(given, ours), (given, query)]))
     assert "Spark's own query, at least once" in sheet
-    assert sheet.count("| 1.00 |") == 1
+    (base,) = [line for line in sheet.splitlines() if line.startswith("| penstock, at least once")]
+    assert base.endswith("| 1.00 |")
 
 
 def test_the_source_and_the_query_read_everything(given: dict[str, Any]) -> None:
