@@ -23,12 +23,11 @@ class MissingServerError(ServerError):
 class ServerNotReadyError(ServerError):
     """A server was started and did not come up."""
 
-    def __init__(self, server: str, reason: str, log: str = "") -> None:
+    def __init__(self, server: str, reason: str, log: str) -> None:
         super().__init__(server, reason, log)
         self.server = server
         self.reason = reason
         self.log = log
 
     def __str__(self) -> str:
-        log = f"; the end of its log:\n{self.log}" if self.log else ""
-        return f"{self.server} {self.reason}{log}"
+        return f"{self.server} {self.reason}; the end of its log:\n{self.log}"

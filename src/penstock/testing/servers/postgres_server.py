@@ -98,7 +98,6 @@ class PostgresServer(ServerProcess):
         if user is not None:
             self.directory.chmod(0o755)
             shutil.chown(self.data, user)
-            self._require_a_way(user)
         done = subprocess.run(
             [
                 str(self._binaries / "initdb"),
@@ -116,19 +115,18 @@ class PostgresServer(ServerProcess):
             check=False,
         )
         if done.returncode != 0:
-            raise ServerNotReadyError(
-                self.name, "cannot make its data directory", done.stdout + done.stderr
-            )
-
-    def _require_a_way(self, user: str) -> None:
-        """Refuse a place that is private to this user; the server runs as another one."""
-        for parent in self.directory.parents:
-            if not parent.stat().st_mode & stat.S_IXOTH:
-                raise ServerNotReadyError(
-                    self.name,
-                    f"runs as {user}, who may not enter {parent}: "
-                    "set TMPDIR to a directory that all users may enter",
+            reason = "cannot make its data directory"
+            if user is not None and (closed := self._closed_to_others()) is not None:
+                reason += (
+                    f": it runs as {user}, and only some users may enter {closed}; "
+                    "set TMPDIR, or give a directory, that all may enter"
                 )
+            raise ServerNotReadyError(self.name, reason, done.stdout + done.stderr)
+
+    def _closed_to_others(self) -> Path | None:
+        """Return a directory on the way to this server's that not all users may enter."""
+        ways = (one for one in self.directory.parents if not one.stat().st_mode & stat.S_IXOTH)
+        return next(ways, None)
 
     def _command(self) -> Sequence[str]:
         settings = [f"--{key}={value}" for key, value in self._settings.items()]
