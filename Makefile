@@ -40,7 +40,7 @@ test: setup setup-servers ## all tests: unit, against servers, on Spark, then wi
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
 	@$(BIN)/python -m pytest -m "not ($(UNIT))"
 
-test-unit: setup ## the tests that need neither Spark nor servers (seconds)
+test-unit: setup ## the tests that need neither Spark nor servers (a minute or two)
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
 
 test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL and NATS servers, without Spark

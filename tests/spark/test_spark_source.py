@@ -135,6 +135,7 @@ def test_each_subtask_gets_the_rows_of_its_own_ranges_in_order(
 def test_a_reader_that_spark_does_not_have_is_named(tmp_path: Path) -> None:
     files_in(tmp_path)
     env = environment("channel")
+    env.enable_checkpointing(1000)  # with which jobs that fail start again
     source = TextFiles(tmp_path, reader="carrier-pigeon")
     env.from_source(source, WatermarkStrategy.no_watermarks(), "files").print()
     with pytest.raises(RuntimeSetupError, match="buy some"):
