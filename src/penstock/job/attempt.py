@@ -66,6 +66,7 @@ class AttemptParts:
     """The plan's stages as they run together."""
     layout: Layout
     settings: JobSettings
+    clock: Callable[[], float]
     checkpoints: CheckpointSettings
     store: CheckpointStore
     submitter: Submitter
@@ -328,6 +329,7 @@ class Attempt:
                 members=[self._member(stage) for stage in group.stages],
                 layout=self._layout,
                 settings=self._settings,
+                clock=self._parts.clock,
                 submitter=self._parts.submitter,
                 board=self._board,
                 input=self._inputs[group.head.id],

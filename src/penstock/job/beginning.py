@@ -261,6 +261,7 @@ class Beginning:
                 groups=groups,
                 layout=layout,
                 settings=parts.settings,
+                clock=parts.clock,
                 checkpoints=parts.checkpoints,
                 store=store,
                 submitter=submitter,

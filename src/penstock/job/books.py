@@ -45,6 +45,8 @@ class JobParts:
     group: Callable[[Plan, Collection[ChannelId]], tuple[Group, ...]]
     """Says which stages run together, if some channels must have a log; once per attempt."""
     make_submitter: Callable[[tuple[Group, ...], Layout], Submitter]
+    clock: Callable[[], float]
+    """Processing time, in seconds."""
 
 
 class Books:

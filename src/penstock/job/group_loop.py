@@ -46,6 +46,8 @@ class GroupParts:
     """In topological order: the first one reads `input`."""
     layout: Layout
     settings: JobSettings
+    clock: Callable[[], float]
+    """Processing time, in seconds; read once for each try."""
     submitter: Submitter
     board: Board
     input: StageInput
@@ -198,10 +200,11 @@ class GroupLoop:
         for try_number in range(tries):
             if parts.board.stopping and try_number:
                 raise _Stopped
+            now = int(parts.clock() * 1000)
             try:
                 acks = self._submit(
                     [
-                        m.instruction(order, try_number, is_head=m is self._head)
+                        m.instruction(order, try_number, now, is_head=m is self._head)
                         for m in self._members
                     ],
                     try_number,

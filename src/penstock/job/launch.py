@@ -78,6 +78,7 @@ def launch(
     batch_mode: bool,
     make_submitter: MakeSubmitter,
     settle_transport: SettleTransport = lambda wanted: wanted or Transport.CHANNEL,
+    clock: Callable[[], float] = time.time,
 ) -> LaunchedJob:
     """Start a plan and return at once; a job that died goes on from its newest checkpoint.
 
@@ -146,6 +147,7 @@ def launch(
             program=program,
             group=group,
             make_submitter=submitter,
+            clock=clock,
         )
     )
     job = LaunchedJob(plan, key, run, temporary, outlives=outlives)

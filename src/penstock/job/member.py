@@ -81,7 +81,9 @@ class Member:
         self._winners: list[str | None] = [None] * parts.stage.parallelism
         self._warned: set[str] = set()
 
-    def instruction(self, order: Order, try_number: int, *, is_head: bool) -> Instruction:
+    def instruction(
+        self, order: Order, try_number: int, now: int, *, is_head: bool
+    ) -> Instruction:
         """Return what the tasks of one try are told; inside a group their input comes to them."""
         taken = order.taken
         nothing = [SubtaskWork()] * self.stage.parallelism
@@ -103,6 +105,7 @@ class Member:
             batch=self.batch,
             try_number=try_number,
             work=work,
+            now=now,
             end_of_input=taken.end_of_input,
             key_slice=taken.key_slice,
             checkpoint=taken.barrier,

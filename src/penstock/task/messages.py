@@ -63,6 +63,8 @@ class Instruction(msgspec.Struct, frozen=True):
     batch: int
     try_number: int
     work: list[SubtaskWork]
+    now: int = 0
+    """Processing time of the try in milliseconds, one and the same for all its records."""
     end_of_input: bool = False
     key_slice: tuple[int, int] | None = None
     """In BATCH mode: take the i-th of n parts of each subtask's key groups."""

@@ -7,6 +7,7 @@ same parcels as Spark does; what it cannot show is another process, another host
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,8 +79,13 @@ class InlineSubmitter:
         """Do nothing."""
 
 
-def run_inline(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
-    """Let an environment run its jobs in this process, without Spark."""
+def run_inline(
+    env: StreamExecutionEnvironment, clock: Callable[[], float] = time.time
+) -> StreamExecutionEnvironment:
+    """Let an environment run its jobs in this process, without Spark.
+
+    ``clock`` tells processing time; with a `ManualClock` it passes when the test says so.
+    """
 
     def launch_inline(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
         return launch(
@@ -87,6 +93,7 @@ def run_inline(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
             configuration,
             batch_mode,
             lambda groups, _job, tasks: InlineSubmitter(groups, tasks),
+            clock=clock,
         )
 
     env._launcher = launch_inline
