@@ -14,9 +14,10 @@ from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from penstock.cli.history import checkpoints
 from penstock.cli.inspect import inspect_snapshot
 from penstock.cli.jobs import list_jobs
-from penstock.cli.program import run_program
+from penstock.cli.program import pyflink_option, run_program
 from penstock.cli.requests import cancel, savepoint, stop, trigger
 from penstock.cli.run import run
+from penstock.common.pyflink_names import use_pyflink_names
 from penstock.datastream.stream_execution_environment import plans_instead_of_runs
 from penstock.errors import PenstockError
 from penstock.graph.plan import Plan
@@ -57,11 +58,14 @@ def checkpoint() -> None:
 @click.option("--json", "output", flag_value="json", help="Print the plan as JSON.")
 @click.option("--mermaid", "output", flag_value="mermaid", help="Print the plan as a drawing.")
 @click.option("--text", "output", flag_value="text", default="text", hidden=True)
-def explain(job: Path, args: tuple[str, ...], output: str) -> None:
+@pyflink_option
+def explain(job: Path, args: tuple[str, ...], output: str, pyflink: bool) -> None:
     """Show stages, channels, chains and parallelism of JOB without running its jobs.
 
     The program itself runs, up to and beyond each execute(), which only takes note of the plan.
     """
+    if pyflink:
+        use_pyflink_names()
     plans = plans_of(job, args)
     if not plans:
         msg = f"{job} executes no job: it never calls execute()"

@@ -12,7 +12,11 @@ from pathlib import Path
 
 import click
 
-__all__ = ["penstock_logs", "run_program", "user_traceback"]
+__all__ = ["penstock_logs", "pyflink_option", "run_program", "user_traceback"]
+
+pyflink_option = click.option(
+    "--pyflink", is_flag=True, help="Let the program's imports of pyflink mean penstock."
+)
 
 
 def run_program(program: Path, args: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ import click
 
 from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode
-from penstock.cli.program import penstock_logs, run_program, user_traceback
+from penstock.cli.program import penstock_logs, pyflink_option, run_program, user_traceback
 from penstock.cli.settings import overrides_of, settings_options
 from penstock.common.checkpoint_options import (
     CLAIM_MODE,
@@ -26,6 +26,7 @@ from penstock.common.checkpoint_options import (
 from penstock.common.configuration import Configuration
 from penstock.common.configuration_file import ambient_configuration, set_ambient_overrides
 from penstock.common.known_options import PARALLELISM, overlay
+from penstock.common.pyflink_names import use_pyflink_names
 from penstock.errors import PenstockError
 from penstock.recovery.restart import read_restart_strategy
 from penstock.recovery.supervisor import Heartbeat, Supervisor, report_to_supervisor
@@ -56,6 +57,7 @@ __all__ = ["child_command", "run"]
 @click.option("--job-id", help="Id of the job, else made from its name.")
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("--supervise", is_flag=True, help="Start the program again when it dies.")
+@pyflink_option
 def run(
     job: Path,
     args: tuple[str, ...],
@@ -68,6 +70,7 @@ def run(
     job_id: str | None,
     parallelism: int | None,
     supervise: bool,
+    pyflink: bool,
 ) -> None:
     """Run the program JOB with ARGS.
 
@@ -86,16 +89,25 @@ def run(
     defines += tuple(f"{key}={value}" for key, value in flags.items() if value is not None)
     overrides = overrides_of(defines, config)
     if supervise:
-        sys.exit(_supervise(child_command(job, args, defines, config), overrides))
+        command = child_command(job, args, defines, config, pyflink=pyflink)
+        sys.exit(_supervise(command, overrides))
+    if pyflink:
+        use_pyflink_names()
     sys.exit(_run_here(job, args, overrides))
 
 
 def child_command(
-    job: Path, args: Sequence[str], defines: Sequence[str], config: Path | None
+    job: Path,
+    args: Sequence[str],
+    defines: Sequence[str],
+    config: Path | None,
+    *,
+    pyflink: bool = False,
 ) -> list[str]:
     """Return the command of the driver that a supervisor starts."""
     settings = [] if config is None else ["-c", str(config)]
     settings += [word for define in defines for word in ("-D", define)]
+    settings += ["--pyflink"] if pyflink else []
     return [sys.executable, "-m", "penstock.cli.main", "run", *settings, "--", str(job), *args]
 
 

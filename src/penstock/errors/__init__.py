@@ -30,6 +30,7 @@ from penstock.errors.checkpoints import (
 from penstock.errors.configuration import (
     ConfigurationError,
     ConfigurationFileError,
+    NoPyFlinkModuleError,
     OptionValueError,
     RuntimeSetupError,
     UnknownOptionError,
@@ -154,6 +155,7 @@ __all__ = [
     "MissingStreamError",
     "MissingTopicError",
     "NatsConnectionError",
+    "NoPyFlinkModuleError",
     "NonRestoredStateError",
     "NotASavepointError",
     "OccupiedPathError",

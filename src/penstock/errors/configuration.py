@@ -49,3 +49,25 @@ class ConfigurationFileError(ConfigurationError):
 
 class RuntimeSetupError(PenstockError):
     """What penstock runs on is missing or of the wrong version; says what to install."""
+
+
+class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
+    """A program that is run with PyFlink's names imports a module that penstock does not have."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.name = module
+
+    def __str__(self) -> str:
+        return f"{self.name} is not in penstock: {_what_instead(str(self.name))}"
+
+
+def _what_instead(module: str) -> str:
+    if module.startswith("pyflink.table"):
+        return (
+            "it has PyFlink's DataStream API and not its Table API; say it with streams, or give a "
+            "Spark DataFrame to env.from_dataframe()"
+        )
+    if module.startswith(("pyflink.java_gateway", "pyflink.util")):
+        return "its jobs run on Spark, and there are no Java objects of Flink to reach"
+    return "docs/pyflink.md says what is"

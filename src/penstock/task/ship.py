@@ -9,7 +9,7 @@ from typing import Any
 
 import cloudpickle
 
-from penstock.common import pickling
+from penstock.common import pickling, pyflink_names
 from penstock.datastream.functions import CheckpointedFunction, CheckpointListener, Function
 from penstock.errors import UnserializableFunctionError
 from penstock.graph.job_graph import Node
@@ -25,7 +25,8 @@ def ship(task: StageTask) -> bytes:
     """
     try:
         own = replace(task, stage=_with_own_functions(task.stage))
-        data: bytes = cloudpickle.dumps(own)
+        # In this order: functions may need the names to be loaded at all.
+        data: bytes = cloudpickle.dumps((pyflink_names.in_use(), own))
     except Exception as error:
         raise _explain(task, error) from None
     return data

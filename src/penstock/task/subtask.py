@@ -218,7 +218,8 @@ class _Run:
             # It is of an execution that does not count: nor does what its close() says.
             with contextlib.suppress(StepFailed):
                 live.operators.close()
-        loaded: StageTask = pickling.loads(task)
+        loaded: StageTask
+        _, loaded = pickling.loads(task)
 
         def facts(node: Node) -> SubtaskFacts:
             return SubtaskFacts(

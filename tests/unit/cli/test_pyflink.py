@@ -1,0 +1,148 @@
+"""Programs whose imports say `pyflink`, under `penstock run --pyflink`."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+import penstock.datastream.functions
+from penstock.cli.run import child_command
+from penstock.common.pyflink_names import PyFlinkNames, in_use, use_pyflink_names
+from penstock.errors import NoPyFlinkModuleError
+from tests.unit.cli.jobs_by_hand import penstock as command
+
+WORDS = """
+import sys
+
+import pyflink.common
+import pyflink.datastream.functions as functions
+from pyflink.common import Types
+from pyflink.datastream import MapFunction, StreamExecutionEnvironment
+from penstock.testing.inline import run_inline
+
+class Upper(MapFunction):
+    def map(self, value):
+        from pyflink.common.typeinfo import Types as late
+        assert late is Types and issubclass(Upper, functions.MapFunction)
+        return pyflink.common.Row(value.upper(), len(value))
+
+env = run_inline(StreamExecutionEnvironment.get_execution_environment())
+env.from_collection(sys.argv[1:]).map(Upper(), Types.ROW([Types.STRING(), Types.INT()])).print()
+env.execute("words")
+"""
+
+
+def without_pyflink_names() -> None:
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkNames)]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyflink"]:
+        del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def names_end_with_the_test() -> Iterator[None]:
+    yield
+    without_pyflink_names()
+
+
+def run(tmp_path: Path, text: str, *options: str) -> tuple[int, str, str]:
+    job = tmp_path / "job.py"
+    job.write_text(text)
+    result = command("run", *options, job, "a", "bc")
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_program_runs_whose_imports_say_pyflink(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, WORDS, "--pyflink", "-p", "1")
+    assert (code, out.splitlines()) == (0, ["+I[A,1]", "+I[BC,2]"]), err
+
+
+def test_without_the_option_there_is_no_pyflink(tmp_path: Path) -> None:
+    code, _, err = run(tmp_path, WORDS)
+    assert code == 1
+    assert "No module named 'pyflink'" in err
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("table", "it has PyFlink's DataStream API and not its Table API"),
+        ("table.expressions", "it has PyFlink's DataStream API and not its Table API"),
+        ("java_gateway", "there are no Java objects of Flink to reach"),
+        ("spark", "docs/pyflink.md says what is"),
+        ("datastream.no_such", "docs/pyflink.md says what is"),
+    ],
+)
+def test_a_module_that_penstock_does_not_have_is_one_sentence(
+    tmp_path: Path, module: str, said: str
+) -> None:
+    code, out, err = run(tmp_path, f"import pyflink.{module}\n", "--pyflink")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert f"Error: pyflink.{module.split('.')[0]}" in err
+    assert said in err
+
+
+def test_a_program_may_do_without_a_module_that_is_not_there(tmp_path: Path) -> None:
+    text = "try:\n    import pyflink.table\nexcept ImportError:\n    print('without')\n"
+    assert run(tmp_path, text, "--pyflink") == (0, "without\n", "")
+
+
+def test_a_module_is_the_same_under_both_names() -> None:
+    use_pyflink_names()
+    use_pyflink_names()
+    assert sum(isinstance(one, PyFlinkNames) for one in sys.meta_path) == 1
+    ours = penstock.datastream.functions
+    assert importlib.import_module("pyflink.datastream.functions") is ours
+    assert ours.__spec__ is not None
+    assert (ours.__name__, ours.__spec__.name) == ("penstock.datastream.functions",) * 2
+    with pytest.raises(NoPyFlinkModuleError):
+        importlib.import_module("pyflink.fn_execution")
+
+
+def test_pickles_name_penstock_only() -> None:
+    use_pyflink_names()
+    module = importlib.import_module("pyflink.datastream.functions")
+    data = cloudpickle.dumps((module, lambda: module.MapFunction, module.MapFunction))
+    assert b"pyflink.datastream" not in data
+    without_pyflink_names()
+    assert pickle.loads(data)[1]() is module.MapFunction
+
+
+def test_who_unpickles_the_names_has_them_for_what_follows(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("from pyflink.common import Row\ndef f():\n    pass\n")
+    make = "import pickle, sys\nfrom penstock.common.pyflink_names import in_use, "
+    make += "use_pyflink_names\nuse_pyflink_names()\nimport helper\n"
+    make += "sys.stdout.buffer.write(pickle.dumps((in_use(), helper.f)))\n"
+    data = python(tmp_path, make, b"")
+    read = "import pickle, sys\nprint(pickle.loads(sys.stdin.buffer.read())[1].__module__)\n"
+    assert python(tmp_path, read, data) == b"helper\n"
+
+
+def test_where_the_names_are_not_used_nothing_is_said_of_them() -> None:
+    assert in_use() is None
+
+
+def python(directory: Path, code: str, given: bytes) -> bytes:
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=given, capture_output=True, check=True, cwd=directory
+    )
+    return done.stdout
+
+
+def test_a_supervised_driver_knows_the_names_too() -> None:
+    words = child_command(Path("job.py"), [], [], None, pyflink=True)
+    assert words[4:] == ["--pyflink", "--", "job.py"]
+
+
+def test_a_plan_can_be_shown_of_such_a_program(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(WORDS)
+    result = command("explain", "--pyflink", job, "a")
+    assert result.exit_code == 0, result.output
+    assert "job 'words'" in result.output
