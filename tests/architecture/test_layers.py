@@ -14,7 +14,13 @@ ROOT = Path(penstock.__file__).parent
 LAYERS: list[list[str]] = [
     ["errors", "ids", "crash_points"],
     ["common"],
-    ["datastream.state", "datastream.state_ttl", "datastream.metrics", "datastream.functions"],
+    [
+        "datastream.state",
+        "datastream.state_ttl",
+        "datastream.metrics",
+        "datastream.functions",
+        "datastream.output_tag",
+    ],
     ["state"],
     ["connectors"],
     ["graph"],

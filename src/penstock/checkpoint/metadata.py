@@ -117,6 +117,8 @@ class ChannelState(Struct, frozen=True):
     """The range in the log of the attempt, `end` being the position of the barrier."""
     entries: list[list[Segment]]
     """Those with data, in order."""
+    tag: str | None = None
+    """The side output of the producer that it takes, if not the main one."""
 
 
 class OperatorSnapshot(Struct, frozen=True):

@@ -10,9 +10,7 @@ import datetime
 import decimal
 from typing import Any
 
-from penstock.common import pickling
-
-__all__ = ["frozen_copy", "is_frozen"]
+__all__ = ["is_frozen"]
 
 _ATOMS = frozenset(
     {
@@ -38,8 +36,3 @@ def is_frozen(value: Any) -> bool:
     if kind is tuple:
         return all(type(item) in _ATOMS or is_frozen(item) for item in value)
     return kind in _ATOMS
-
-
-def frozen_copy(value: Any) -> Any:
-    """Return `value` itself if it cannot change, else a copy that nobody else holds."""
-    return value if is_frozen(value) else pickling.loads(pickling.dumps(value))

@@ -34,6 +34,7 @@ from penstock.datastream.functions import (
     RuntimeContext,
 )
 from penstock.datastream.not_yet import NAMES, not_yet
+from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -70,6 +71,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "OutputTag",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",

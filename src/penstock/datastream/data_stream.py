@@ -22,6 +22,7 @@ from penstock.datastream.functions import (
     ReduceFunction,
 )
 from penstock.datastream.not_yet import AsksForPyFlink
+from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
 from penstock.datastream.state import MapStateDescriptor
 from penstock.errors import InvalidJobError
@@ -60,6 +61,12 @@ class _Step(AsksForPyFlink):
         if exchange is not Exchange.AUTO:
             how = "key_by" if exchange is Exchange.HASH else exchange.value
             message = f"{how}() is no step of its own: set this on the step before or behind it"
+            raise InvalidJobError(message)
+        if upstream.tag is not None:
+            message = (
+                f"side output {upstream.tag.tag_id!r} is no step of its own: set this on the step "
+                "it comes from, or on the one behind it"
+            )
             raise InvalidJobError(message)
         return upstream.transformation
 
@@ -182,7 +189,7 @@ class DataStream(_Step):
         for stream in streams:
             self._check_beside("union", stream)
         upstreams = [u for s in (self, *streams) for u in s._values()._upstreams]
-        types = (u.transformation.output_type for u in upstreams)
+        types = (u.output_type for u in upstreams)
         declared = list(dict.fromkeys(t for t in types if t is not None))
         if len(declared) > 1:
             message = f"union() of streams of different types: {', '.join(map(repr, declared))}"
@@ -204,6 +211,27 @@ class DataStream(_Step):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         self._check_beside("connect", ds)
         return ConnectedStreams(self, ds)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """Return what the function of this step yields to a side output, as `(tag, record)`."""
+        if not isinstance(output_tag, OutputTag):
+            message = f"get_side_output() needs an OutputTag; got {output_tag!r}"
+            raise InvalidJobError(message)
+        step = self._transformation
+        if step.kind in (OperatorKind.SOURCE, OperatorKind.DECOUPLE):
+            message = (
+                f"{step.name!r} has no function that could yield to side output "
+                f"{output_tag.tag_id!r}: use get_side_output() on the step that does"
+            )
+            raise InvalidJobError(message)
+        known = step.side_outputs.setdefault(output_tag.tag_id, output_tag)
+        if known != output_tag:
+            message = (
+                f"side output {output_tag.tag_id!r} of {step.name!r} is asked for as "
+                f"{known.type_info!r} and as {output_tag.type_info!r}: give its tags one type"
+            )
+            raise InvalidJobError(message)
+        return DataStream(self._env, (Upstream(step, tag=output_tag),))
 
     def decouple(self, name: str = "Decouple") -> DataStream:
         """Let what follows run in a stage of its own, behind a channel and at its own pace.
@@ -330,7 +358,7 @@ class DataStream(_Step):
             raise InvalidJobError(message)
 
     def _dealt_out(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
-        return tuple(Upstream(u.transformation, partitioning) for u in self._upstreams)
+        return tuple(replace(u, partitioning=partitioning) for u in self._upstreams)
 
     def _redistributed(self, exchange: Exchange) -> DataStream:
         return DataStream(self._env, self._dealt_out(Partitioning(exchange)))

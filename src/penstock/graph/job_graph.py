@@ -22,6 +22,7 @@ from penstock.ids import OperatorUid
 from penstock.state.key_groups import HIGHEST_MAX_PARALLELISM, default_max_parallelism
 
 if TYPE_CHECKING:
+    from penstock.datastream.output_tag import OutputTag
     from penstock.datastream.state import MapStateDescriptor
 
 
@@ -34,6 +35,8 @@ class Edge:
     partitioning: Partitioning
     input: int = 0
     """Which of the target's inputs they come to: 1 for the second of two connected streams."""
+    tag: OutputTag | None = None
+    """Which of the source's side outputs they come from, if not from its main output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,8 @@ def _arrival(upstream: Upstream, uids: dict[int, OperatorUid]) -> str:
     while (behind := _decoupled(upstream)) is not None:
         upstream = behind
     spelt = f"{exchange}:{uids[upstream.transformation.id]}"
+    if upstream.tag is not None:
+        spelt = f"{spelt}/{upstream.tag.tag_id}"
     # The first input is not spelt: steps with one were named before there were two.
     return f"{input_}:{spelt}" if input_ else spelt
 
@@ -168,7 +173,9 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
             f"{max_parallelism}; raise set_max_parallelism() or lower set_parallelism()"
         )
         raise InvalidJobError(msg)
-    edges = tuple(Edge(u.transformation.id, t.id, u.partitioning, u.input) for u in t.upstreams)
+    edges = tuple(
+        Edge(u.transformation.id, t.id, u.partitioning, u.input, u.tag) for u in t.upstreams
+    )
     return Node(
         id=t.id,
         kind=t.kind,

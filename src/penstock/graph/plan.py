@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from penstock.common.typeinfo import TypeInformation
 from penstock.graph.job_graph import Edge, JobGraph, Node
 from penstock.graph.transformation import Exchange, OperatorKind, Partitioning
 from penstock.ids import ChannelId, OperatorUid, StageId
@@ -23,6 +24,10 @@ class Channel:
     max_parallelism: int
     input: int = 0
     """Which input of the consumer's head its records come to."""
+    record_type: TypeInformation | None = None
+    """The declared type of its records."""
+    tag: str | None = None
+    """The side output of its source that it takes, if not the main one."""
 
     @property
     def exchange(self) -> Exchange:
@@ -67,13 +72,26 @@ class Stage:
             if n.inputs and n.inputs[0].source == node.id and n is not self.head
         )
 
+    def side_outputs(self, node: Node) -> tuple[str, ...]:
+        """Return the ids of those side outputs of `node` that somebody takes."""
+        chained = (f.inputs[0].tag for f in self.followers(node))
+        tags = [tag.tag_id for tag in chained if tag is not None]
+        tags += [c.tag for c in self.outputs if c.source_node == node.id and c.tag is not None]
+        return tuple(dict.fromkeys(tags))
+
     def _chain_name(self, node: Node) -> str:
-        behind = [self._chain_name(n) for n in self.followers(node)]
+        behind = [f"{taken_from(n)}{self._chain_name(n)}" for n in self.followers(node)]
         if not behind:
             return node.name
         if len(behind) == 1:
             return f"{node.name} -> {behind[0]}"
         return f"{node.name} -> ({', '.join(behind)})"
+
+
+def taken_from(follower: Node) -> str:
+    """Spell the side output that a chained step takes; nothing for the main output."""
+    tag = follower.inputs[0].tag
+    return "" if tag is None else f"[{tag.tag_id}] "
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +128,8 @@ def plan_job(graph: JobGraph) -> Plan:
             consumer_parallelism=nodes[e.target].parallelism,
             max_parallelism=nodes[e.target].max_parallelism,
             input=e.input,
+            record_type=nodes[e.source].output_type if e.tag is None else e.tag.type_info,
+            tag=None if e.tag is None else e.tag.tag_id,
         )
         for i, e in enumerate(cut)
     )

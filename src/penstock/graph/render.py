@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.graph.job_graph import Node
-from penstock.graph.plan import Channel, Plan, Stage
+from penstock.graph.plan import Channel, Plan, Stage, taken_from
 
 
 def render_text(plan: Plan) -> str:
@@ -30,7 +30,13 @@ def render_json(plan: Plan) -> dict[str, Any]:
                 "parallelism": stage.parallelism,
                 "max_parallelism": stage.head.max_parallelism,
                 "operators": [
-                    {"name": n.name, "kind": n.kind.value, "uid": n.uid, "keyed": n.kind.is_keyed}
+                    {
+                        "name": n.name,
+                        "kind": n.kind.value,
+                        "uid": n.uid,
+                        "keyed": n.kind.is_keyed,
+                        "side_outputs": list(stage.side_outputs(n)),
+                    }
                     for n in stage.nodes
                 ],
                 "inputs": [c.id for c in stage.inputs],
@@ -45,6 +51,7 @@ def render_json(plan: Plan) -> dict[str, Any]:
                 "to_stage": c.consumer,
                 "exchange": c.exchange.value,
                 "input": c.input + 1,
+                "side_output": c.tag,
             }
             for c in plan.channels
         ],
@@ -55,31 +62,43 @@ def render_mermaid(plan: Plan) -> str:
     """Return the plan as a Mermaid flowchart."""
     lines = ["flowchart LR"]
     for stage in plan.stages:
-        label = stage.name.replace('"', "'")
+        label = _quiet(stage.name)
         lines.append(f'  s{stage.id}["{label}<br/>x{stage.parallelism}"]')
     for c in plan.channels:
-        how = f"{c.exchange.value}{_which(plan.stages[c.consumer], c)}"
-        lines.append(f"  s{c.producer} -->|{how}| s{c.consumer}")
+        how = _quiet(_how(c, plan.stages[c.consumer]))
+        arrow = "-->" if c.tag is None else "-.->"
+        lines.append(f"  s{c.producer} {arrow}|{how}| s{c.consumer}")
     return "\n".join(lines)
 
 
 def _chain(stage: Stage, node: Node, depth: int) -> list[str]:
     mark = "runs     " if depth == 0 else "         "
+    arrow = f"-> {taken_from(node)}" if depth else ""
     keyed = "  [keyed state]" if node.kind.is_keyed else ""
-    lines = [f"  {mark}{'  ' * depth}{'-> ' if depth else ''}{node.name}{keyed}  (uid {node.uid})"]
+    lines = [f"  {mark}{'  ' * depth}{arrow}{node.name}{keyed}  (uid {node.uid})"]
     for follower in stage.followers(node):
         lines += _chain(stage, follower, depth + 1)
     return lines
 
 
 def _input(stage: Stage, channel: Channel) -> str:
-    how = f"{channel.exchange.value}{_which(stage, channel)}"
-    return f"channel {channel.id} ({how}) from stage {channel.producer}"
-
-
-def _which(stage: Stage, channel: Channel) -> str:
-    return f", input {channel.input + 1}" if stage.head.kind.has_two_inputs else ""
+    return f"channel {channel.id} ({_how(channel, stage)}) from stage {channel.producer}"
 
 
 def _output(channel: Channel) -> str:
-    return f"channel {channel.id} ({channel.exchange.value}) to stage {channel.consumer}"
+    return f"channel {channel.id} ({_how(channel)}) to stage {channel.consumer}"
+
+
+def _how(channel: Channel, consumer: Stage | None = None) -> str:
+    """Spell what a channel takes and how it deals it out; for its consumer, to which input."""
+    parts = [channel.exchange.value]
+    if consumer is not None and consumer.head.kind.has_two_inputs:
+        parts.append(f"input {channel.input + 1}")
+    if channel.tag is not None:
+        parts.append(f"side output {channel.tag}")
+    return ", ".join(parts)
+
+
+def _quiet(text: str) -> str:
+    """Return a label that Mermaid does not take for markup."""
+    return text.replace('"', "'").replace("|", "/")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
+    from penstock.datastream.output_tag import OutputTag
     from penstock.datastream.state import MapStateDescriptor
 
 
@@ -129,6 +130,8 @@ class Transformation:
     start_new_chain: bool = False
     disable_chaining: bool = False
     broadcast_states: tuple[MapStateDescriptor, ...] = ()
+    side_outputs: dict[str, OutputTag] = field(default_factory=dict)
+    """Those somebody asked for, by their ids."""
     id: int = field(default_factory=lambda: next(_ids))
     call_site: str = field(default_factory=lambda: user_call_site())
 
@@ -141,11 +144,18 @@ class Upstream:
     partitioning: Partitioning = AUTO
     input: int = 0
     """1 for the second of two connected streams; a union's streams come to the same input."""
+    tag: OutputTag | None = None
+    """The side output they come from, where it is not the main one."""
+
+    @property
+    def output_type(self) -> TypeInformation | None:
+        """The declared type of the records."""
+        return self.transformation.output_type if self.tag is None else self.tag.type_info
 
 
 def common_type(upstreams: tuple[Upstream, ...]) -> TypeInformation | None:
     """Return the type that all inputs declare; None if one of them does not."""
-    types = [u.transformation.output_type for u in upstreams]
+    types = [u.output_type for u in upstreams]
     return types[0] if types and all(t == types[0] for t in types) else None
 
 

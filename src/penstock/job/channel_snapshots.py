@@ -93,6 +93,7 @@ class ChannelSnapshots:
             start=overtaken.start,
             end=overtaken.end,
             entries=[list(entry.segments) for entry in overtaken.entries],
+            tag=end.channel.tag,
         )
 
     def _tell_all(self, checkpoint: CheckpointId, states: Sequence[ChannelState]) -> None:

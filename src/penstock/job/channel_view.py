@@ -58,8 +58,7 @@ class ChannelView:
         found = self._find(channel)
         log = self._logs.get(found.id)
         first, entries = (0, ()) if log is None else log.look()
-        output_type = self._nodes[found.source_node].output_type
-        return waiting_rows(entries, first, output_type, self._directory(found.id), limit)
+        return waiting_rows(entries, first, found.record_type, self._directory(found.id), limit)
 
     def _find(self, wanted: str | int) -> Channel:
         for channel in self._plan.channels:
@@ -100,7 +99,8 @@ def _names(plan: Plan) -> dict[ChannelId, str]:
     seen: Counter[str] = Counter()
     names = {}
     for channel in plan.channels:
-        name = f"{steps[channel.source_node]} -> {plan.stages[channel.consumer].head.name}"
+        side = "" if channel.tag is None else f" [{channel.tag}]"
+        name = f"{steps[channel.source_node]}{side} -> {plan.stages[channel.consumer].head.name}"
         seen[name] += 1
         names[channel.id] = name if seen[name] == 1 else f"{name} #{seen[name]}"
     return names

@@ -104,7 +104,6 @@ def launch(
         )
 
     def tasks(groups: tuple[Group, ...], layout: Layout) -> dict[StageId, bytes]:
-        types = {n.id: n.output_type for g in groups for s in g.stages for n in s.nodes}
         return {
             stage.id: ship(
                 StageTask(
@@ -113,7 +112,6 @@ def launch(
                     backend=settings.backend,
                     batch_mode=batch_mode,
                     parameters=settings.parameters,
-                    types=types,
                     inner=group.inner,
                 )
             )

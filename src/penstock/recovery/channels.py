@@ -31,7 +31,7 @@ class ChannelEnds:
     @property
     def type(self) -> str:
         """The type of its records, as snapshots have it."""
-        declared = self.producer.output_type
+        declared = self.channel.record_type
         return PICKLED if declared is None else spell(declared)
 
     @property
@@ -95,8 +95,17 @@ def _misfits(end: ChannelEnds | None, state: ChannelState) -> Iterator[str]:
             f"records were in flight to it from {name!r} by {state.exchange}, and the exchange "
             f"is {end.channel.exchange.value} now"
         )
+    if end.channel.tag != state.tag:
+        yield (
+            f"records were in flight to it from {_output(name, state.tag)}, and that channel "
+            f"comes from {_output(name, end.channel.tag)} now"
+        )
     if end.type != state.type:
         yield (
             f"records were in flight to it from {name!r} as {state.type}, and the declared type "
             f"is {end.type} now"
         )
+
+
+def _output(name: str, tag: str | None) -> str:
+    return f"the main output of {name!r}" if tag is None else f"side output {tag!r} of {name!r}"

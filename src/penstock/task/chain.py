@@ -15,6 +15,7 @@ from penstock.datastream.functions import (
     FlatMapFunction,
     MapFunction,
 )
+from penstock.datastream.output_tag import is_tagged
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
@@ -25,26 +26,44 @@ from penstock.task.context import (
     ElementSideContext,
     RecordContext,
 )
-from penstock.task.failure import StepFailed, copy_for_later, fail, not_iterable
+from penstock.task.failure import StepFailed, copy_for_later, fail, nobody_takes, not_iterable
 from penstock.task.operators import callable_of
 
 Push = Callable[[Any], None]
+
+Output = tuple[int, str | None]
+"""A node's main output, or one of its side outputs by its tag."""
 
 
 class Chain:
     """The compiled operators of a stage, ending in emitters and sink writers."""
 
     def __init__(
-        self, stage: Stage, emitters: Mapping[int, list[Push]], writers: Mapping[int, Push]
+        self, stage: Stage, emitters: Mapping[Output, list[Push]], writers: Mapping[int, Push]
     ) -> None:
         self._stage = stage
         self._emitters = emitters
         self._writers = writers
 
     def behind(self, node: Node) -> Push:
-        """Return what takes the records that `node` makes."""
-        followers = [self.into(n) for n in self._stage.followers(node)]
-        return _fan_out(node.name, [*followers, *self._emitters.get(node.id, ())])
+        """Return what takes the records that `node` makes, those for side outputs among them."""
+        sides = {tag: self._out(node, tag) for tag in self._stage.side_outputs(node)}
+        main = self._out(node, None)
+        return _split_by_tag(node.name, main, sides) if sides else main
+
+    def side(self, node: Node, tag_id: str) -> Push | None:
+        """Return what takes the records for one side output of `node`; None if nobody does."""
+        if tag_id not in self._stage.side_outputs(node):
+            return None
+        return self._out(node, tag_id)
+
+    def _out(self, node: Node, tag_id: str | None) -> Push:
+        followers = [
+            self.into(n)
+            for n in self._stage.followers(node)
+            if (None if (tag := n.inputs[0].tag) is None else tag.tag_id) == tag_id
+        ]
+        return _fan_out(node.name, [*followers, *self._emitters.get((node.id, tag_id), ())])
 
     def _fit(self, node: Node) -> Fit | None:
         declared = node.input_type
@@ -183,6 +202,30 @@ def _sink(step: str, write: Push, fit: Fit | None) -> Push:
         return push
     exact, normal = fit.exact, fit.normal
     return push_checked
+
+
+def _split_by_tag(step: str, main: Push, sides: Mapping[str, Push]) -> Push:
+    """Return what tells the records for side outputs from the others, as PyFlink does."""
+
+    def push(record: Any) -> None:
+        if is_tagged(record):
+            tag, value = _tag_and_record(step, record)
+            side = sides.get(tag)
+            if side is None:
+                nobody_takes(step, record, sides)
+            side(value)
+        else:
+            main(record)
+
+    return push
+
+
+def _tag_and_record(step: str, yielded: tuple[Any, ...]) -> tuple[str, Any]:
+    if len(yielded) != 2:
+        count = len(yielded) - 1
+        message = f"a side output takes (tag, record); the function gave a tag and {count} values"
+        fail(step, yielded, TypeError(message))
+    return yielded[0].tag_id, yielded[1]
 
 
 def _fan_out(step: str, outs: list[Push]) -> Push:

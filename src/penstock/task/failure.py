@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from penstock.common.frozen import frozen_copy
+from penstock.common import pickling
+from penstock.common.frozen import is_frozen
+from penstock.datastream.output_tag import is_tagged
 from penstock.errors import Called, PenstockError, StepError, UserFunctionError
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
@@ -62,11 +65,25 @@ def _cause(error: BaseException) -> str:
 
 def copy_for_later(step: str, record: Any) -> Any:
     """Return what `step` emitted in a form that nobody can change any more."""
+    if is_frozen(record):
+        return record
+    if is_tagged(record):
+        nobody_takes(step, record, ())
     try:
-        return frozen_copy(record)
+        return pickling.loads(pickling.dumps(record))
     except Exception as error:
         cause = f"it cannot be pickled, which a record that leaves its step must be: {error}"
         raise StepFailed(StepError(step, record, cause)) from error
+
+
+def nobody_takes(step: str, yielded: tuple[Any, ...], taken: Iterable[str]) -> NoReturn:
+    """Raise: a function gave something to a side output that nobody asked for."""
+    names = ", ".join(map(repr, taken)) or "none"
+    cause = (
+        f"nobody takes side output {yielded[0].tag_id!r} of the step (taken: {names}): "
+        "use get_side_output() on it, or do not yield to it"
+    )
+    raise StepFailed(StepError(step, yielded, cause))
 
 
 def user_traceback(error: BaseException) -> str:

@@ -38,7 +38,7 @@ from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.chain import Chain, broadcast_step
+from penstock.task.chain import Chain, Output, broadcast_step
 from penstock.task.context import SubtaskFacts
 from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
@@ -63,8 +63,6 @@ class StageTask:
     backend: str
     batch_mode: bool
     parameters: Mapping[str, str]
-    types: Mapping[int, Any]
-    """Output types by node id, for the inputs of this stage too."""
     inner: frozenset[ChannelId] = frozenset()
     """The channels of its group, whose records the engine carries."""
 
@@ -161,10 +159,11 @@ class _Run:
     def _run(self, writers: Mapping[int, SinkWriter]) -> Acknowledgement:
         head = self._stage.head
         emitters = {c.id: self._emitter(c) for c in self._stage.outputs}
-        by_node: dict[int, list[Any]] = {}
+        pushes: dict[Output, list[Any]] = {}
         for channel in self._stage.outputs:
-            by_node.setdefault(channel.source_node, []).append(emitters[channel.id].push)
-        chain = Chain(self._stage, by_node, {i: w.write for i, w in writers.items()})
+            output = channel.source_node, channel.tag
+            pushes.setdefault(output, []).append(emitters[channel.id].push)
+        chain = Chain(self._stage, pushes, {i: w.write for i, w in writers.items()})
         self._clock.mark("set up")
 
         def trim() -> None:
@@ -257,7 +256,7 @@ class _Run:
         else:
             path = self._layout.channel(channel.id) / f"{self._staged}.arrow"
             writer = SegmentWriter(path, channel.consumer_parallelism)
-        type_info = self._task.types[channel.source_node]
+        type_info = channel.record_type
         step = next(n.name for n in self._stage.nodes if n.id == channel.source_node)
         if channel.exchange is Exchange.HASH:
             select = callable_of(channel.partitioning.key_selector, KeySelector)
@@ -400,7 +399,7 @@ class _Run:
 
     def _parts(self, *channels: Channel) -> Iterator[Part]:
         for channel in channels:
-            decode = decoder_for(self._task.types[channel.source_node])
+            decode = decoder_for(channel.record_type)
             for read in self._work.segments.get(channel.id, ()):
                 path = self._layout.channel(channel.id) / read.name
                 for part in read_slices(path, read.slices):

@@ -47,7 +47,14 @@ def test_a_plan_can_be_drawn() -> None:
 def test_a_plan_is_plain_data() -> None:
     data = render_json(word_count())
     assert data["channels"] == [
-        {"id": 0, "from_stage": 0, "to_stage": 1, "exchange": "hash", "input": 1}
+        {
+            "id": 0,
+            "from_stage": 0,
+            "to_stage": 1,
+            "exchange": "hash",
+            "input": 1,
+            "side_output": None,
+        }
     ]
     source, keyed = data["stages"]
     assert source["operators"][0] == {
@@ -55,6 +62,7 @@ def test_a_plan_is_plain_data() -> None:
         "kind": "source",
         "uid": "lines",
         "keyed": False,
+        "side_outputs": [],
     }
     assert (source["inputs"], source["outputs"]) == ([], [0])
     assert (keyed["parallelism"], keyed["max_parallelism"]) == (2, 128)

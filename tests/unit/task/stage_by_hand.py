@@ -89,9 +89,8 @@ class ByHand:
             durable=directory / "durable",
             job=JobKey("job"),
         )
-        types = {n.id: n.output_type for s in plan.stages for n in s.nodes}
         self._tasks = [
-            ship(StageTask(s, self._layout, backend, batch_mode, {}, types)) for s in plan.stages
+            ship(StageTask(s, self._layout, backend, batch_mode, {})) for s in plan.stages
         ]
         self._stages = plan.stages
         self._backend = backend_named(backend)
