@@ -19,6 +19,7 @@ from penstock.common.typeinfo import MapTypeInfo
 from penstock.ids import OperatorUid
 from penstock.savepoint.columns import ValueColumn, value_column
 from penstock.savepoint.key_columns import KeyColumn, key_column
+from penstock.savepoint.window_columns import WindowColumns, window_columns
 from penstock.state.table import MAP_STATE, TableInfo
 from penstock.state.type_text import parse, spell
 from penstock.task.layout import file_name
@@ -45,22 +46,24 @@ class StateColumns:
     """The columns of one state."""
 
     key: KeyColumn
+    window: WindowColumns | None
     map_key: KeyColumn | None
     value: ValueColumn
 
     @property
     def fields(self) -> list[pa.Field]:
         """The columns in their order."""
-        of_map = []
-        if self.map_key is not None:
-            of_map = [pa.field("map_key", self.map_key.arrow)]
+        shown = [pa.field("key", self.key.arrow)]
         exact = [pa.field("key_bytes", pa.binary(), nullable=False)]
+        if self.window is not None:
+            shown += self.window.fields
+            exact.append(pa.field("window_bytes", pa.binary(), nullable=False))
         if self.map_key is not None:
+            shown.append(pa.field("map_key", self.map_key.arrow))
             exact.append(pa.field("map_key_bytes", pa.binary(), nullable=False))
         return [
             pa.field("key_group", pa.uint16(), nullable=False),
-            pa.field("key", self.key.arrow),
-            *of_map,
+            *shown,
             pa.field("value", self.value.arrow),
             *exact,
         ]
@@ -73,13 +76,15 @@ def columns_for(info: TableInfo, key_type: str) -> StateColumns:
         type_info = parse(info.type)
         assert isinstance(type_info, MapTypeInfo)
         map_key = key_column(spell(type_info.key))
-    return StateColumns(key_column(key_type), map_key, value_column(info.kind, info.type))
+    window = window_columns(info.windows) if info.windows else None
+    return StateColumns(key_column(key_type), window, map_key, value_column(info.kind, info.type))
 
 
 def properties_of(
     operator: SavedOperator, state: str, info: TableInfo, subtask: int
 ) -> dict[str, str]:
     """Return what a file says of itself, so that it can be understood alone."""
+    per_window = {"penstock.windows": info.windows} if info.windows else {}
     return {
         "penstock.format": str(FORMAT),
         "penstock.uid": operator.uid,
@@ -89,6 +94,7 @@ def properties_of(
         "penstock.key_type": operator.key_type,
         "penstock.max_parallelism": str(operator.max_parallelism),
         "penstock.subtask": str(subtask),
+        **per_window,
     }
 
 

@@ -97,18 +97,19 @@ def _prove(path: Path, file: SavepointFile) -> None:
 def _entries(
     path: Path, file: SavepointFile, info: TableInfo, key_groups: KeyGroupRange
 ) -> Iterator[Entry]:
-    of_map = file.kind == MAP_STATE
-    names = ["key_group", "key_bytes", "value", *(["map_key_bytes"] if of_map else [])]
+    behind = ["window_bytes"] if file.windows else []
+    behind += ["map_key_bytes"] if file.kind == MAP_STATE else []
     drain = value_column(file.kind, file.type).drain
     rewrite = rewriter(file.info, info)
     assert not isinstance(rewrite, Incompatible)
     prefix = table_prefix(info.table)
+    names = ["key_group", "key_bytes", "value", *behind]
     with pq.ParquetFile(path, memory_map=True) as parquet:
         for group in row_groups_of(parquet, key_groups):
             table = _clipped(parquet.read_row_group(group, columns=names), key_groups)
             if not table.num_rows:
                 continue
-            keys = _store_keys(prefix, table, of_map=of_map)
+            keys = _store_keys(prefix, table, behind)
             values = _rewritten(drain(_column(table, "value")), rewrite)
             yield from zip(keys, values, strict=True)
 
@@ -128,13 +129,14 @@ def _clipped(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     return table.slice(start, stop - start)
 
 
-def _store_keys(prefix: bytes, table: pa.Table, *, of_map: bool) -> list[bytes]:
+def _store_keys(prefix: bytes, table: pa.Table, behind: list[str]) -> list[bytes]:
+    """Put keys together again; ``behind`` names the columns of what follows the encoded key."""
     groups = table.column("key_group").to_numpy().tolist()
     routed = routed_keys(table.column("key_bytes").to_pylist(), groups)
-    if not of_map:
+    if not behind:
         return [prefix + key for key in routed]
-    map_keys = table.column("map_key_bytes").to_pylist()
-    return [prefix + key + map_key for key, map_key in zip(routed, map_keys, strict=True)]
+    parts = [table.column(name).to_pylist() for name in behind]
+    return [prefix + b"".join(key) for key in zip(routed, *parts, strict=True)]
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

@@ -33,6 +33,7 @@ from penstock.state.files import sync_files
 from penstock.state.key_groups import LONG_KEY, key_of
 from penstock.state.savepoint_file import SavepointFile
 from penstock.state.table import REGISTRY, TableInfo, decode_info, registry_name, table_prefix
+from penstock.state.window_bytes import length_of
 
 __all__ = ["keep_files", "write_subtask"]
 
@@ -191,6 +192,7 @@ class _SubtaskWriter:
             crc=crc,
             first_key_group=part.first_key_group,
             stop_key_group=part.stop_key_group,
+            windows=info.windows,
         )
 
 
@@ -205,6 +207,7 @@ class _PartWriter:
         self.rows = 0
         self.first_key_group = 0
         self.stop_key_group = 0
+        self._windows = info.windows
         self._columns = columns_for(info, key_type)
         self._schema = pa.schema(self._columns.fields, properties)
         self._file = _SummedFile(path)
@@ -223,13 +226,15 @@ class _PartWriter:
             self.first_key_group = int(groups[0])
         self.stop_key_group = int(groups[-1]) + 1
         self.rows += len(keys)
-        encoded, map_keys = _split(keys, with_map_keys=columns.map_key is not None)
+        encoded, windows, map_keys = _split(keys, self._windows, columns.map_key is not None)
         arrays = {
             "key_group": pa.array(groups),
             "key": columns.key.fill(encoded),
             "value": columns.value.fill(values),
             "key_bytes": encoded,
         }
+        if columns.window is not None:
+            arrays |= {**columns.window.fill(windows), "window_bytes": windows}
         if columns.map_key is not None:
             arrays |= {"map_key": columns.map_key.fill(map_keys), "map_key_bytes": map_keys}
         ordered = [arrays[field.name] for field in self._schema]
@@ -247,18 +252,24 @@ class _PartWriter:
 
 
 def _split(
-    keys: list[bytes], *, with_map_keys: bool
-) -> tuple[pa.BinaryArray, pa.BinaryArray | None]:
-    """Return the encoded keys inside of store keys, and the map keys behind them."""
-    if with_map_keys:
-        encoded = [key_of(key[2:]) for key in keys]
-        starts = [len(key) + (5 if len(key) < LONG_KEY else 9) for key in encoded]
-        map_keys = [key[start:] for key, start in zip(keys, starts, strict=True)]
-        return pa.array(encoded, pa.binary()), pa.array(map_keys, pa.binary())
+    keys: list[bytes], windows: str, with_map_keys: bool
+) -> tuple[pa.BinaryArray, list[bytes], pa.BinaryArray | None]:
+    """Return the encoded keys inside of store keys, the windows behind them, and the map keys."""
     longest = len(max(keys, key=len))
-    if longest < _SHORT_STORE_KEY:
-        return pc.binary_slice(pa.array(keys, pa.binary()), 5, longest), None
-    return pa.array([key_of(key[2:]) for key in keys], pa.binary()), None
+    if not windows and not with_map_keys and longest < _SHORT_STORE_KEY:
+        return pc.binary_slice(pa.array(keys, pa.binary()), 5, longest), [], None
+    encoded = [key_of(key[2:]) for key in keys]
+    behind = [len(key) + (5 if len(key) < LONG_KEY else 9) for key in encoded]
+    found: list[bytes] = []
+    if windows:
+        stops = [s + length_of(windows, k, s) for k, s in zip(keys, behind, strict=True)]
+        found = [k[start:stop] for k, start, stop in zip(keys, behind, stops, strict=True)]
+        behind = stops
+    map_keys = None
+    if with_map_keys:
+        rest = [key[start:] for key, start in zip(keys, behind, strict=True)]
+        map_keys = pa.array(rest, pa.binary())
+    return pa.array(encoded, pa.binary()), found, map_keys
 
 
 class _SummedFile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from penstock.datastream.state import (
@@ -14,29 +14,22 @@ from penstock.datastream.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.errors import InvalidJobError, StateDeclaredTwiceError, StateTypeChangedError
+from penstock.errors import InvalidJobError, StateDeclaredTwiceError
 from penstock.state.aggregating_state import KeyedAggregatingState
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
-from penstock.state.evolution import Incompatible
 from penstock.state.keys import KeyCodec
 from penstock.state.list_state import KeyedListState
 from penstock.state.map_state import KeyedMapState
-from penstock.state.migration import RewritingStore, rewriter
 from penstock.state.raw_state import KeyedRawState
 from penstock.state.reducing_state import KeyedReducingState
 from penstock.state.scope import KeyScope
 from penstock.state.serializers import serializer_for
-from penstock.state.table import (
-    TableInfo,
-    TableState,
-    read_registry,
-    registry_key,
-    table_prefix,
-)
+from penstock.state.table import TableState
+from penstock.state.tables import Tables
 from penstock.state.value_state import KeyedValueState
 
-__all__ = ["KeyedStates"]
+__all__ = ["KeyedStates", "WindowStates"]
 
 S = TypeVar("S", bound=TableState)
 
@@ -55,14 +48,14 @@ class KeyedStates(KeyScope):
     again.
     """
 
-    __slots__ = ("_registry", "_states", "_unregistered", "_unwritten")
+    __slots__ = ("_per_window", "_states", "_tables")
 
-    def __init__(self, step_name: str, key_codec: KeyCodec) -> None:
+    def __init__(self, step_name: str, key_codec: KeyCodec, tables: Tables | None = None) -> None:
         super().__init__(step_name, key_codec)
         self._states: dict[str, TableState] = {}
-        self._registry: dict[str, TableInfo] = {}
-        self._unregistered: dict[str, TableInfo] = {}
-        self._unwritten: dict[str, RewritingStore] = {}
+        self._tables = Tables(step_name) if tables is None else tables
+        self._tables.read_by(self)
+        self._per_window: WindowStates | None = None
 
     def bind(
         self,
@@ -71,18 +64,29 @@ class KeyedStates(KeyScope):
         keys: Sequence[Any] | None = None,
     ) -> None:
         """Begin a micro-batch; ``keys`` are the decoded keys if the caller has them anyway."""
-        self._enter(store, routed_keys, keys)
-        self._registry = read_registry(store)
-        self._unregistered = {}
-        self._unwritten = {}
+        self._tables.bind(store)
+        self._bind_states(routed_keys, keys)
+        if self._per_window is not None:
+            self._per_window.begin()
+
+    def _bind_states(self, routed_keys: list[bytes], keys: Sequence[Any] | None) -> None:
+        self._enter(self._tables.store, routed_keys, keys)
         for state in self._states.values():
-            state.bind(self._table_of(state))
+            state.bind(self._tables.table_of(state))
+
+    def per_window(self, encoding: str) -> WindowStates:
+        """Return the states that this step has per window; ``encoding`` says what the bytes are."""
+        if self._per_window is None:
+            self._per_window = WindowStates(self, encoding)
+            self._per_window.begin()
+        return self._per_window
 
     def release(self) -> None:
         """Forget the micro-batch that is over; a kept function may wait long for the next."""
-        self._enter(self.store, [])
-        for state in self._states.values():
-            state.release()
+        for scope in self._scopes():
+            scope._enter(self.store, [])
+            for state in scope._states.values():
+                state.release()
 
     def add_keys(self, routed_keys: Sequence[bytes]) -> range:
         """Add keys that come up during the micro-batch (timers) and return their numbers."""
@@ -144,19 +148,14 @@ class KeyedStates(KeyScope):
     def take_delta(self) -> Delta:
         """Return what was written since ``bind``, sorted by key; a second call finds nothing."""
         delta = Delta()
-        for name in sorted(self._unregistered):
-            delta.keys.append(registry_key(name))
-            delta.values.append(self._unregistered[name].encode())
-        self._unregistered = {}
-        for state in sorted(self._states.values(), key=self._table_of):
-            rewriting = self._unwritten.pop(state.name, None)
-            if rewriting is None:
-                state.take_changes(delta)
-            else:
-                changes = Delta()
-                state.take_changes(changes)
-                rewriting.add_unwritten(table_prefix(self._table_of(state)), changes, delta)
+        states = [state for scope in self._scopes() for state in scope._states.values()]
+        self._tables.take_changes(states, delta)
         return delta
+
+    def _scopes(self) -> Iterator[KeyedStates]:
+        yield self
+        if self._per_window is not None:
+            yield self._per_window
 
     def _check(self, descriptor: StateDescriptor) -> None:
         # State that is meant to expire and never does would be wrong without a word.
@@ -179,33 +178,42 @@ class KeyedStates(KeyScope):
                 raise StateDeclaredTwiceError(self.step, state.name, str(info), declared)
             assert isinstance(known, type(state))
             return known
-        state.bind(self._table_of(state))
+        state.bind(self._tables.table_of(state))
         self._states[state.name] = state
         return state
 
-    def _table_of(self, state: TableState) -> int:
-        info = self._registry.get(state.name)
-        if info is None:
-            taken = (known.table for known in self._registry.values())
-            info = self._register(state.name, state.info(max(taken, default=0) + 1))
-        elif not state.is_as(info):
-            info = self._migrate(state, info)
-        return info.table
 
-    def _register(self, name: str, info: TableInfo) -> TableInfo:
-        self._registry[name] = self._unregistered[name] = info
-        return info
+class WindowStates(KeyedStates):
+    """The states of one step per key and window.
 
-    def _migrate(self, state: TableState, known: TableInfo) -> TableInfo:
-        declared = state.info(known.table, known.generation + 1)
-        rewrite = rewriter(known, declared)
-        if isinstance(rewrite, Incompatible):
-            raise StateTypeChangedError(
-                self.step, state.name, str(known), str(declared), rewrite.reason
-            )
-        if rewrite is not None:
-            if not isinstance(self.store, RewritingStore):
-                self.store = RewritingStore(self.store)
-            self.store.rewrite(table_prefix(known.table), rewrite)
-            self._unwritten[state.name] = self.store
-        return self._register(state.name, declared)
+    A key with a window takes the place of a key: its bytes are the routed key, which says itself
+    where it ends, and the window's behind it.
+    """
+
+    __slots__ = ("_keyed", "_numbers")
+
+    def __init__(self, keyed: KeyedStates, encoding: str) -> None:
+        super().__init__(keyed.step, keyed.codec, keyed._tables)
+        self._keyed = keyed
+        self._numbers: dict[bytes, int] = {}
+        self.windows = encoding
+
+    def begin(self) -> None:
+        """Begin a micro-batch: no window has come up yet."""
+        self._numbers = {}
+        self._bind_states([], None)
+
+    def number_of(self, window: bytes) -> int:
+        """Return the number of a window of the current key."""
+        keyed = self._keyed
+        routed = keyed.routed[keyed.current] + window
+        number = self._numbers.get(routed)
+        return self.numbers_of([routed])[0] if number is None else number
+
+    def numbers_of(self, routed: Sequence[bytes]) -> list[int]:
+        """Return the numbers of routed keys with their windows behind them."""
+        numbers = self._numbers
+        new = [key for key in dict.fromkeys(routed) if key not in numbers]
+        if new:
+            numbers.update(zip(new, self.add_keys(new), strict=True))
+        return [numbers[key] for key in routed]

@@ -29,6 +29,8 @@ def rewriter(old: TableInfo, new: TableInfo) -> Rewrite | Incompatible | None:
     """
     if old.kind != new.kind:
         return Incompatible(f"a {old.kind} cannot become a {new.kind}")
+    if old.windows != new.windows:
+        return Incompatible(f"state per {_shown(old)} cannot become state per {_shown(new)}")
     if old.type == new.type:
         return None
     try:
@@ -43,6 +45,10 @@ def rewriter(old: TableInfo, new: TableInfo) -> Rewrite | Incompatible | None:
     if old.kind == MAP_STATE:
         return _of_map_entries(before, now)
     return _of_values(before, now, found)
+
+
+def _shown(info: TableInfo) -> str:
+    return f"{info.windows} window" if info.windows else "key"
 
 
 def later_of(first: TableInfo, second: TableInfo) -> TableInfo | None:

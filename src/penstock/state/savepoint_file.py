@@ -9,7 +9,7 @@ from penstock.state.table import TableInfo
 __all__ = ["SavepointFile"]
 
 
-class SavepointFile(msgspec.Struct, frozen=True):
+class SavepointFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one subtask held of one state: a Parquet file, and how to prove and place it.
 
     ``path`` is relative to the savepoint's directory, with ``/`` between its parts. ``crc`` is the
@@ -29,8 +29,9 @@ class SavepointFile(msgspec.Struct, frozen=True):
     crc: int
     first_key_group: int
     stop_key_group: int
+    windows: str = ""
 
     @property
     def info(self) -> TableInfo:
         """What the registry of the subtask said about the state."""
-        return TableInfo(self.table, self.kind, self.type, self.generation)
+        return TableInfo(self.table, self.kind, self.type, self.generation, self.windows)

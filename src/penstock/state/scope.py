@@ -54,13 +54,15 @@ class KeyScope:
     States are lists with one place per number, which is what makes them fast.
     """
 
-    __slots__ = ("_keys", "_order", "codec", "current", "routed", "step", "store")
+    __slots__ = ("_keys", "_order", "codec", "current", "routed", "step", "store", "windows")
 
     store: StateStore
 
     def __init__(self, step: str, codec: KeyCodec) -> None:
         self.step = step
         self.codec = codec
+        self.windows = ""
+        """How the window behind each key is encoded, where there is one."""
         self.current: int = NO_KEY
         self.routed: list[bytes] = []
         self._keys: list[Any] = []

@@ -1,6 +1,7 @@
 """Tables: each state of a step has one, and a registry says which.
 
-A store's keys are the table's id (2 bytes), the routed key and, in a map state, the user's key.
+A store's keys are the table's id (2 bytes), the routed key, the window if the state is kept per
+window, and in a map state the user's key.
 Table 0 is the registry itself: state names with their id, kind and type. It is written through
 the same deltas as the values, so it is always as old as they are.
 """
@@ -46,20 +47,25 @@ class TableInfo(msgspec.Struct, frozen=True, array_like=True):
     """What the registry says about a state.
 
     ``type`` is text of `penstock.state.type_text`: a store can be decoded without the program.
-    ``generation`` counts the migrations from one type to another.
+    ``generation`` counts the migrations from one type to another. ``windows`` names the encoding of
+    the windows behind the keys (`penstock.state.window_bytes`), where the state is kept per window.
     """
 
     table: int
     kind: str
     type: str
     generation: int = 0
+    windows: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} of {self.type}"
+        per_window = f" per {self.windows} window" if self.windows else ""
+        return f"{self.kind} of {self.type}{per_window}"
 
     def encode(self) -> bytes:
         """Return the registry entry's value."""
-        return _pack(self)
+        # States without windows were written before there were any.
+        facts = (self.table, self.kind, self.type, self.generation)
+        return _pack((*facts, self.windows) if self.windows else facts)
 
 
 decode_info = msgspec.msgpack.Decoder(TableInfo).decode
@@ -80,11 +86,11 @@ class TableState(State):
 
     def info(self, table: int, generation: int = 0) -> TableInfo:
         """Return the registry entry of this state under a table id."""
-        return TableInfo(table, self.kind, self.type_text, generation)
+        return TableInfo(table, self.kind, self.type_text, generation, self._scope.windows)
 
     def is_as(self, info: TableInfo) -> bool:
         """Tell whether a registry entry describes a state of this kind and type."""
-        return (info.kind, info.type) == (self.kind, self.type_text)
+        return info == self.info(info.table, info.generation)
 
     def bind(self, table: int) -> None:
         """Forget all values and begin a new micro-batch on the given table."""

@@ -1,0 +1,458 @@
+"""Triggers: when a window gives its results.
+
+A trigger is one object for all keys and windows: what it has to remember goes into the state that
+its context gives it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from penstock.common.time import Time
+from penstock.common.typeinfo import TypeInformation, Types
+from penstock.datastream.metrics import MetricGroup
+from penstock.datastream.state import (
+    ReducingState,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from penstock.datastream.window.delta import DeltaFunction
+from penstock.datastream.window.windows import Window
+from penstock.errors import InvalidJobError
+
+__all__ = [
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountTrigger",
+    "DeltaTrigger",
+    "EventTimeTrigger",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "Trigger",
+    "TriggerResult",
+]
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Window)
+
+
+class TriggerResult(Enum):
+    """What becomes of a window: whether it gives its results, and whether it is emptied."""
+
+    CONTINUE = (False, False)
+    FIRE_AND_PURGE = (True, True)
+    FIRE = (True, False)
+    PURGE = (False, True)
+
+    def is_fire(self) -> bool:
+        """Tell whether the window gives its results."""
+        return self.value[0]
+
+    def is_purge(self) -> bool:
+        """Tell whether what the window holds is forgotten."""
+        return self.value[1]
+
+
+class Trigger(ABC, Generic[T, W]):
+    """Decides when a window gives its results.
+
+    With windows that merge, `can_merge` must be true and `on_merge` see to timers and state.
+    """
+
+    class TriggerContext(ABC):
+        """What a trigger may know, register and remember for the key and window at hand."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Return this machine's time in milliseconds."""
+
+        @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """Return the metrics of the step."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """Return the watermark."""
+
+        @abstractmethod
+        def register_processing_time_timer(self, time: int) -> None:
+            """Ask for `on_processing_time` when the machine's time has passed `time`."""
+
+        @abstractmethod
+        def register_event_time_timer(self, time: int) -> None:
+            """Ask for `on_event_time` when the watermark has passed `time`."""
+
+        @abstractmethod
+        def delete_processing_time_timer(self, time: int) -> None:
+            """Take such a wish back."""
+
+        @abstractmethod
+        def delete_event_time_timer(self, time: int) -> None:
+            """Take such a wish back."""
+
+        @abstractmethod
+        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+            """Return a state of the key and window at hand."""
+
+    class OnMergeContext(TriggerContext):
+        """What `on_merge` is given."""
+
+        @abstractmethod
+        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+            """Put the state of the windows that became one together in the new one."""
+
+    @abstractmethod
+    def on_element(
+        self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        """Decide when a record has been added to the window."""
+
+    @abstractmethod
+    def on_processing_time(
+        self, time: int, window: W, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        """Decide when a processing-time timer of the window is due."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Decide when an event-time timer of the window is due."""
+
+    def can_merge(self) -> bool:
+        """Tell whether it can be used with windows that merge."""
+        return False
+
+    @abstractmethod
+    def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
+        """See to timers and state when several windows have become `window`."""
+
+    @abstractmethod
+    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
+        """Remove timers and state of a window that is over."""
+
+
+class _QuietTrigger(Trigger[Any, Window]):
+    """A trigger that nothing moves: what the others begin with."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(
+        self, time: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        pass
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        pass
+
+
+class EventTimeTrigger(_QuietTrigger):
+    """Fires when the watermark passes the end of the window, and for each late record behind it."""
+
+    @staticmethod
+    def create() -> EventTimeTrigger:
+        """Return such a trigger."""
+        return EventTimeTrigger()
+
+    def on_element(  # noqa: D102
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_event_time(  # noqa: D102
+        self, time: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        is_end = time == window.max_timestamp()
+        return TriggerResult.FIRE if is_end else TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:  # noqa: D102
+        return True
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+class ProcessingTimeTrigger(_QuietTrigger):
+    """Fires when the machine's time passes the end of the window."""
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger:
+        """Return such a trigger."""
+        return ProcessingTimeTrigger()
+
+    def on_element(  # noqa: D102
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(  # noqa: D102
+        self, time: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:  # noqa: D102
+        return True
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
+        # The end may have passed while the merge waited for its micro-batch: then it is due.
+        ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+class _ContinuousTrigger(_QuietTrigger):
+    """What the two continuous triggers share: the next time to fire, kept per window."""
+
+    def __init__(self, interval: int) -> None:
+        if interval <= 0:
+            message = f"{type(self).__name__} needs an interval above 0; got {interval}"
+            raise InvalidJobError(message)
+        self.interval = interval
+        self.state_desc = ReducingStateDescriptor("fire-time", min, Types.LONG())
+
+    def can_merge(self) -> bool:
+        return True
+
+    def _next_fire(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
+        state: ReducingState[int] = ctx.get_partitioned_state(self.state_desc)
+        return state
+
+    def _behind(self, time: int, window: Window) -> int:
+        return min(time + self.interval, window.max_timestamp())
+
+
+class ContinuousEventTimeTrigger(_ContinuousTrigger):
+    """Fires at every interval of event time, and at the end of the window."""
+
+    @staticmethod
+    def of(interval: Time) -> ContinuousEventTimeTrigger:
+        """Return such a trigger."""
+        return ContinuousEventTimeTrigger(interval.to_milliseconds())
+
+    def on_element(  # noqa: D102
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        if self._next_fire(ctx).get() is None:
+            self._register(timestamp - timestamp % self.interval, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(  # noqa: D102
+        self, time: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        next_fire = self._next_fire(ctx)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._register(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
+        ctx.merge_partitioned_state(self.state_desc)
+        time = self._next_fire(ctx).get()
+        if time is not None:
+            ctx.register_event_time_timer(time)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        next_fire = self._next_fire(ctx)
+        time = next_fire.get()
+        if time is not None:
+            ctx.delete_event_time_timer(time)
+            next_fire.clear()
+
+    def _register(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+        behind = self._behind(time, window)
+        self._next_fire(ctx).add(behind)
+        ctx.register_event_time_timer(behind)
+
+
+class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
+    """Fires at every interval of the machine's time."""
+
+    @staticmethod
+    def of(interval: Time) -> ContinuousProcessingTimeTrigger:
+        """Return such a trigger."""
+        return ContinuousProcessingTimeTrigger(interval.to_milliseconds())
+
+    def on_element(  # noqa: D102
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if self._next_fire(ctx).get() is None:
+            now = ctx.get_current_processing_time()
+            self._register(now - now % self.interval, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(  # noqa: D102
+        self, time: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        next_fire = self._next_fire(ctx)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._register(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
+        ctx.merge_partitioned_state(self.state_desc)
+        time = self._next_fire(ctx).get()
+        if time is not None:
+            ctx.register_processing_time_timer(time)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        next_fire = self._next_fire(ctx)
+        time = next_fire.get()
+        if time is not None:
+            ctx.delete_processing_time_timer(time)
+            next_fire.clear()
+
+    def _register(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+        behind = self._behind(time, window)
+        self._next_fire(ctx).add(behind)
+        ctx.register_processing_time_timer(behind)
+
+
+class CountTrigger(_QuietTrigger):
+    """Fires at every so many records of the window."""
+
+    def __init__(self, window_size: int) -> None:
+        self._window_size = window_size
+        self._count_state_descriptor = ReducingStateDescriptor("count", _sum, Types.LONG())
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger:
+        """Return such a trigger."""
+        return CountTrigger(window_size)
+
+    def on_element(  # noqa: D102
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        count = ctx.get_partitioned_state(self._count_state_descriptor)
+        count.add(1)
+        if count.get() < self._window_size:
+            return TriggerResult.CONTINUE
+        count.clear()
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:  # noqa: D102
+        return True
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
+        ctx.merge_partitioned_state(self._count_state_descriptor)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        ctx.get_partitioned_state(self._count_state_descriptor).clear()
+
+
+class DeltaTrigger(_QuietTrigger):
+    """Fires when a record is further than a threshold from the one that fired before.
+
+    Java's; PyFlink has none.
+    """
+
+    def __init__(
+        self,
+        threshold: float,
+        delta_function: DeltaFunction[Any],
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        self._threshold = threshold
+        self._delta_function = delta_function
+        self._last = ValueStateDescriptor("last-element", type_info)
+
+    @staticmethod
+    def of(
+        threshold: float,
+        delta_function: DeltaFunction[Any],
+        type_info: TypeInformation | None = None,
+    ) -> DeltaTrigger:
+        """Return such a trigger; `type_info` is the type of the records it remembers."""
+        return DeltaTrigger(threshold, delta_function, type_info)
+
+    def on_element(  # noqa: D102
+        self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        last = ctx.get_partitioned_state(self._last)
+        before = last.value()
+        if before is None:
+            last.update(element)
+        elif self._delta_function.get_delta(before, element) > self._threshold:
+            last.update(element)
+            return TriggerResult.FIRE
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        ctx.get_partitioned_state(self._last).clear()
+
+
+class NeverTrigger(_QuietTrigger):
+    """Never fires: the default for the one global window."""
+
+
+class PurgingTrigger(Trigger[T, W]):
+    """Empties the window whenever the trigger inside fires."""
+
+    def __init__(self, nested_trigger: Trigger[T, W]) -> None:
+        self.nested_trigger = nested_trigger
+
+    @staticmethod
+    def of(nested_trigger: Trigger[T, W]) -> PurgingTrigger[T, W]:
+        """Return such a trigger."""
+        return PurgingTrigger(nested_trigger)
+
+    def on_element(  # noqa: D102
+        self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(  # noqa: D102
+        self, time: int, window: W, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
+
+    def on_event_time(  # noqa: D102
+        self, time: int, window: W, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return _purging(self.nested_trigger.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:  # noqa: D102
+        return self.nested_trigger.can_merge()
+
+    def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
+        self.nested_trigger.on_merge(window, ctx)
+
+    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
+        self.nested_trigger.clear(window, ctx)
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
+
+
+def _sum(first: int, second: int) -> int:
+    return first + second
