@@ -14,6 +14,7 @@ ROOT = Path(penstock.__file__).parent
 LAYERS: list[list[str]] = [
     ["errors", "ids", "crash_points"],
     ["common"],
+    ["table"],
     [
         "datastream.state",
         "datastream.state_ttl",

@@ -1,15 +1,19 @@
 """What every source promises, whatever it reads."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common import Row, Types
 from penstock.connectors import collection, file_enumerator, line_blocks
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.datagen import DataGeneratorSource
@@ -26,10 +30,15 @@ from penstock.connectors.source import (
     SplitRange,
 )
 from penstock.connectors.text_lines import StreamFormat
+from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from penstock.datastream.formats.json import JsonReaderFormat, JsonRowDeserializationSchema
+from penstock.datastream.formats.parquet import ParquetColumnarRowInputFormat
 
 Made = tuple[Source, list[Any]]
 
 LINES = [f"line {number} " + "é" * (number % 7) for number in range(400)]
+
+ROWS = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
 
 
 def a_collection(work_dir: Path) -> Made:
@@ -75,6 +84,36 @@ def latin_files(work_dir: Path) -> Made:
     return FileSource.for_record_stream_format(lines, work_dir / "latin").build(), LINES
 
 
+def csv_files(work_dir: Path) -> Made:
+    rows = [Row(n=number, text=line) for number, line in enumerate(LINES)]
+    for name, some in (("a", rows[:150]), ("b", rows[150:])):
+        lines = [f"{row.n},{row.text}\n" for row in some]
+        (work_dir / name).write_text("n,text\n" + "".join(lines))
+    schema = CsvSchema.builder().add_number_column("n").add_string_column("text")
+    reader = CsvReaderFormat.for_schema(schema.set_use_header().build())
+    paths = [work_dir / "a", work_dir / "b"]
+    return FileSource.for_record_stream_format(reader, *paths).build(), rows
+
+
+def json_files(work_dir: Path) -> Made:
+    rows = [Row(n=number, text=line) for number, line in enumerate(LINES)]
+    (work_dir / "j").write_text("\n".join(json.dumps(row.as_dict()) for row in rows))
+    schema = JsonRowDeserializationSchema.builder().type_info(ROWS).build()
+    reader = JsonReaderFormat.for_schema(schema)
+    return FileSource.for_record_stream_format(reader, work_dir / "j").build(), rows
+
+
+def parquet_files(work_dir: Path) -> Made:
+    rows = [Row(n=number, text=line) for number, line in enumerate(LINES)]
+    table = pa.table({"n": range(len(LINES)), "text": LINES})
+    (work_dir / "p").mkdir()
+    pq.write_table(table.slice(0, 230), work_dir / "p" / "a", row_group_size=40)
+    pq.write_table(table.slice(230), work_dir / "p" / "b")
+    pq.write_table(table.slice(0, 0), work_dir / "p" / "empty")
+    reader = ParquetColumnarRowInputFormat(ROWS)
+    return FileSource.for_bulk_file_format(reader, work_dir / "p").build(), rows
+
+
 def a_logged_socket(work_dir: Path) -> Made:
     log = IngestionLog(work_dir / "ingestion-log", segment_bytes=1000, segment_blocks=5)
     encoded = [line.encode() for line in LINES]
@@ -93,6 +132,9 @@ MAKERS: list[Callable[[Path], Made]] = [
     text_files,
     whole_files,
     latin_files,
+    csv_files,
+    json_files,
+    parquet_files,
     a_logged_socket,
 ]
 

@@ -16,7 +16,7 @@ __all__ = ["PyFlinkNames", "in_use", "use_pyflink_names"]
 
 _ROOT = "pyflink"
 _OURS = "penstock"
-_SHARED = ("common", "datastream", "metrics")
+_SHARED = ("common", "datastream", "metrics", "table")
 """What both have; penstock's other rooms are none of PyFlink's."""
 
 

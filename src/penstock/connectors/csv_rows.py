@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-from penstock.common.java_text import java_string
 from penstock.common.row import Row
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
-from penstock.common.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    ListTypeInfo,
-    ObjectArrayTypeInfo,
-    RowTypeInfo,
-    SqlTimeTypeInfo,
-    TypeInformation,
-    Types,
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
+from penstock.connectors.csv_cells import (
+    CellParser,
+    cell_parser,
+    cell_speller,
+    character,
+    is_text,
+    not_empty,
+    row_type_of,
 )
 from penstock.connectors.csv_lines import CsvLayout, cells_of, line_writer
-from penstock.connectors.text_values import bytes_of_base64, parser_of
 from penstock.errors import ConnectorError, InvalidJobError
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
-_Parser: TypeAlias = Callable[[str], Any]
-_Speller: TypeAlias = Callable[[Any], str]
-
-_BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
-_TEXTUAL = (BasicType.STRING, BasicType.CHAR)
 _LINE_DELIMITERS = ("\n", "\r", "\r\n", "")
 
 
@@ -44,7 +35,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         self._type_info = type_info
         self._layout = layout
         self.ignores_parse_errors = ignore_parse_errors
-        self._parsers: list[_Parser] | None = None
+        self._parsers: list[CellParser] | None = None
         self._make()
 
     def deserialize(self, message: bytes) -> Any:
@@ -67,10 +58,10 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_parsers": None}
 
-    def _make(self) -> list[_Parser]:
+    def _make(self) -> list[CellParser]:
         ignore = self.ignores_parse_errors
         types = self._type_info.field_types
-        self._parsers = [_nullable(kind, self._layout, ignore) for kind in types]
+        self._parsers = [cell_parser(kind, self._layout, ignore) for kind in types]
         return self._parsers
 
     def _row(self, cells: list[str]) -> Row | None:
@@ -90,13 +81,13 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         """Describes a :class:`CsvRowDeserializationSchema`."""
 
         def __init__(self, type_info: TypeInformation) -> None:
-            self._type_info = _row_type(type_info)
+            self._type_info = row_type_of(type_info)
             self._layout = CsvLayout()
             self._ignore_parse_errors = False
 
         def set_field_delimiter(self, delimiter: str) -> Self:
             """Separate fields by this character instead of a comma."""
-            self._layout = replace(self._layout, delimiter=_character("delimiter", delimiter))
+            self._layout = replace(self._layout, delimiter=character("delimiter", delimiter))
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> Self:
@@ -106,17 +97,17 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
         def set_array_element_delimiter(self, delimiter: str) -> Self:
             """Separate the elements of an array by this text instead of ``;``."""
-            self._layout = replace(self._layout, array_delimiter=_not_empty(delimiter))
+            self._layout = replace(self._layout, array_delimiter=not_empty(delimiter))
             return self
 
         def set_quote_character(self, c: str) -> Self:
             """Enclose fields in this character instead of double quotes."""
-            self._layout = replace(self._layout, quote=_character("quote character", c))
+            self._layout = replace(self._layout, quote=character("quote character", c))
             return self
 
         def set_escape_character(self, c: str) -> Self:
             """Take the character behind this one as it is."""
-            self._layout = replace(self._layout, escape=_character("escape character", c))
+            self._layout = replace(self._layout, escape=character("escape character", c))
             return self
 
         def set_null_literal(self, null_literal: str) -> Self:
@@ -160,7 +151,7 @@ class CsvRowSerializationSchema(SerializationSchema):
     def _make(self) -> Callable[[Any], bytes]:
         layout, write_line = self._layout, line_writer(self._layout)
         spellers = [
-            (_speller(kind, layout), _is_text(kind)) for kind in self._type_info.field_types
+            (cell_speller(kind, layout), is_text(kind)) for kind in self._type_info.field_types
         ]
         null = layout.null_literal or ""
 
@@ -183,12 +174,12 @@ class CsvRowSerializationSchema(SerializationSchema):
         """Describes a :class:`CsvRowSerializationSchema`."""
 
         def __init__(self, type_info: TypeInformation) -> None:
-            self._type_info = _row_type(type_info)
+            self._type_info = row_type_of(type_info)
             self._layout = CsvLayout()
 
         def set_field_delimiter(self, c: str) -> Self:
             """Separate fields by this character instead of a comma."""
-            self._layout = replace(self._layout, delimiter=_character("delimiter", c))
+            self._layout = replace(self._layout, delimiter=character("delimiter", c))
             return self
 
         def set_line_delimiter(self, delimiter: str) -> Self:
@@ -204,7 +195,7 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def set_array_element_delimiter(self, delimiter: str) -> Self:
             """Separate the elements of an array by this text instead of ``;``."""
-            self._layout = replace(self._layout, array_delimiter=_not_empty(delimiter))
+            self._layout = replace(self._layout, array_delimiter=not_empty(delimiter))
             return self
 
         def disable_quote_character(self) -> Self:
@@ -214,12 +205,12 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def set_quote_character(self, c: str) -> Self:
             """Enclose fields in this character instead of double quotes."""
-            self._layout = replace(self._layout, quote=_character("quote character", c))
+            self._layout = replace(self._layout, quote=character("quote character", c))
             return self
 
         def set_escape_character(self, c: str) -> Self:
             """Put this character before quotes inside of quotes, instead of doubling them."""
-            self._layout = replace(self._layout, escape=_character("escape character", c))
+            self._layout = replace(self._layout, escape=character("escape character", c))
             return self
 
         def set_null_literal(self, s: str) -> Self:
@@ -230,107 +221,3 @@ class CsvRowSerializationSchema(SerializationSchema):
         def build(self) -> CsvRowSerializationSchema:
             """Make the schema."""
             return CsvRowSerializationSchema(self._type_info, self._layout)
-
-
-def _row_type(type_info: TypeInformation | None) -> RowTypeInfo:
-    if type_info is None:
-        message = "Type information must not be None"
-        raise TypeError(message)
-    if not isinstance(type_info, RowTypeInfo):
-        message = f"Row type information expected; got {type_info!r}"
-        raise InvalidJobError(message)
-    return type_info
-
-
-def _character(what: str, text: str) -> str:
-    if not isinstance(text, str) or len(text) != 1:
-        message = f"a {what} is one character; got {text!r}"
-        raise InvalidJobError(message)
-    return text
-
-
-def _not_empty(text: str) -> str:
-    if not text:
-        message = "an array element delimiter must not be empty"
-        raise InvalidJobError(message)
-    return text
-
-
-def _nullable(type_info: TypeInformation, layout: CsvLayout, ignore_errors: bool) -> _Parser:
-    parse = _parser(type_info, layout, ignore_errors)
-    null = layout.null_literal
-
-    def parse_or_none(cell: str) -> Any:
-        if cell == null:
-            return None
-        try:
-            return parse(cell)
-        except ValueError:
-            if ignore_errors:
-                return None
-            raise
-
-    return parse_or_none
-
-
-def _parser(type_info: TypeInformation, layout: CsvLayout, ignore_errors: bool) -> _Parser:
-    if (parse := parser_of(type_info)) is not None:
-        return parse
-    if type_info == _BYTES:
-        return bytes_of_base64
-    if (element := _element(type_info)) is not None:
-        each = _nullable(element, layout, ignore_errors)
-        return lambda cell: [each(part) for part in _parts(cell, layout)]
-    if isinstance(type_info, RowTypeInfo):
-        parsers = [_nullable(kind, layout, ignore_errors) for kind in type_info.field_types]
-        names = list(type_info.field_names)
-        return lambda cell: _nested_row(parsers, names, _parts(cell, layout))
-    message = f"Unsupported type information {type_info!r} in a CSV row"
-    raise InvalidJobError(message)
-
-
-def _nested_row(parsers: list[_Parser], names: list[str], parts: list[str]) -> Row:
-    if len(parts) != len(parsers):
-        message = f"Row length mismatch. {len(parsers)} fields expected but was {len(parts)}."
-        raise ValueError(message)
-    row = Row(*(parse(part) for parse, part in zip(parsers, parts, strict=True)))
-    row.set_field_names(names)
-    return row
-
-
-def _parts(cell: str, layout: CsvLayout) -> list[str]:
-    return cell.split(layout.array_delimiter) if cell else []
-
-
-def _element(type_info: TypeInformation) -> TypeInformation | None:
-    match type_info:
-        case ListTypeInfo(element) | ObjectArrayTypeInfo(element) | BasicArrayTypeInfo(element):
-            return element
-    return None
-
-
-def _speller(type_info: TypeInformation, layout: CsvLayout) -> _Speller:
-    if isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo):
-        if parser_of(type_info) is not None:
-            return lambda value: java_string(value, type_info)
-    elif type_info == _BYTES:
-        return lambda value: base64.b64encode(value).decode()
-    elif (element := _element(type_info)) is not None:
-        each = _speller(element, layout)
-        return lambda values: _joined([(each, value) for value in values], layout)
-    elif isinstance(type_info, RowTypeInfo):
-        spellers = [_speller(kind, layout) for kind in type_info.field_types]
-        return lambda row: _joined(list(zip(spellers, row, strict=True)), layout)
-    message = f"Unsupported type information {type_info!r} in a CSV row"
-    raise InvalidJobError(message)
-
-
-def _joined(parts: list[tuple[_Speller, Any]], layout: CsvLayout) -> str:
-    null = layout.null_literal or ""
-    return layout.array_delimiter.join(null if v is None else spell(v) for spell, v in parts)
-
-
-def _is_text(type_info: TypeInformation) -> bool:
-    if isinstance(type_info, BasicTypeInfo):
-        return type_info.kind in _TEXTUAL
-    return True

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.connectors.file_listing import list_files
+from penstock.connectors.reader_format import ReaderFormat
 from penstock.connectors.source import EnumeratorContext, Plan, SourceEnumerator, SplitRange
 from penstock.errors import MissingPathError
 
@@ -19,17 +21,21 @@ _log = logging.getLogger(__name__)
 
 # A smaller piece costs more to hand out than to read.
 _SMALLEST_CUT = 64 * 1024
-_SAMPLE_BYTES = 64 * 1024
 _GUESSED_BYTES_PER_RECORD = 64.0
 
 
 @dataclass(frozen=True, slots=True)
 class FileSet:
-    """The files a source reads: where, how they may be cut, and how often to look for more."""
+    """The files a source reads: where, in which format, and how often to look for more."""
 
     roots: tuple[Path, ...]
-    splittable: Callable[[Path], bool]
+    reader_format: ReaderFormat
+    splits_files: bool = True
     discovery_interval: float | None = None
+
+    def may_be_cut(self, path: str) -> bool:
+        """Tell whether a file may be read in several ranges."""
+        return self.splits_files and self.reader_format.splittable(Path(path))
 
 
 @dataclass(slots=True)
@@ -38,6 +44,7 @@ class _File:
     size: int
     next: int
     splittable: bool
+    block_starts: Sequence[int] | None = None
 
 
 MOST_BYTES = 256 << 20
@@ -127,7 +134,7 @@ class FileEnumerator(SourceEnumerator):
         self._sizes[path] = size
         if position < size:
             self._positions[path] = position
-            splittable = self._files.splittable(Path(path))
+            splittable = self._files.may_be_cut(path)
             self._waiting.append(_File(path, size, position, splittable))
         else:
             self._positions[path] = ~size
@@ -136,7 +143,7 @@ class FileEnumerator(SourceEnumerator):
         pieces: list[tuple[SplitRange, bool]] = []
         while budget > 0 and self._waiting:
             file = self._waiting[0]
-            end = min(file.next + budget, file.size) if file.splittable else file.size
+            end = self._end_of_piece(file, budget)
             pieces.append((SplitRange(file.path, file.next, end), file.splittable))
             budget -= end - file.next
             file.next = end
@@ -147,13 +154,25 @@ class FileEnumerator(SourceEnumerator):
                 self._waiting.popleft()
         return pieces
 
+    def _end_of_piece(self, file: _File, budget: int) -> int:
+        wanted = file.next + budget
+        if not file.splittable or wanted >= file.size:
+            return file.size
+        if file.block_starts is None:
+            starts = self._files.reader_format.block_starts(Path(file.path))
+            if starts is None:
+                return wanted
+            file.block_starts = starts
+        following = bisect_left(file.block_starts, wanted)
+        return file.block_starts[following] if following < len(file.block_starts) else file.size
+
     def _estimate(self) -> float:
         if self._bytes_per_record is None:
             splittable = (file.path for file in self._waiting if file.splittable)
             sample = next(splittable, None)
             if sample is None:
                 return _GUESSED_BYTES_PER_RECORD
-            self._bytes_per_record = _sampled(sample)
+            self._bytes_per_record = self._files.reader_format.bytes_per_record(Path(sample))
         return self._bytes_per_record
 
 
@@ -180,9 +199,3 @@ def spread(pieces: Sequence[tuple[SplitRange, bool]], parallelism: int) -> Plan:
                     plan[subtask].append(SplitRange(part.split, low, high))
         done += length
     return plan
-
-
-def _sampled(path: str) -> float:
-    with Path(path).open("rb") as file:
-        sample = file.read(_SAMPLE_BYTES)
-    return len(sample) / max(1, sample.count(b"\n"))

@@ -13,6 +13,7 @@ from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.file_enumerator import FileEnumerator, FileSet
 from penstock.connectors.file_listing import local_path
+from penstock.connectors.reader_format import BulkFormat, ReaderFormat
 from penstock.connectors.source import (
     Boundedness,
     Chunk,
@@ -61,7 +62,7 @@ class FileSplitAssignerProvider:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    stream_format: StreamFormat
+    reader_format: ReaderFormat
     roots: tuple[Path, ...]
     splits_files: bool = True
     discovery_interval: float | None = None
@@ -82,14 +83,14 @@ class FileSource(Source):
         stream_format: StreamFormat, *paths: str | os.PathLike[str]
     ) -> FileSourceBuilder:
         """Begin a source that reads these files and directories in a format."""
-        if not paths:
-            message = "a file source needs at least one path"
-            raise ValueError(message)
-        roots = tuple(map(local_path, paths))
-        for root in roots:
-            if not root.exists():
-                raise MissingPathError(str(root))
-        return FileSourceBuilder(_Settings(stream_format, roots))
+        return _begin(stream_format, paths)
+
+    @staticmethod
+    def for_bulk_file_format(
+        bulk_format: BulkFormat, *paths: str | os.PathLike[str]
+    ) -> FileSourceBuilder:
+        """Begin a source that reads these files and directories in a format such as Parquet."""
+        return _begin(bulk_format, paths)
 
     def boundedness(self) -> Boundedness:
         if self._settings.discovery_interval is None:
@@ -97,23 +98,41 @@ class FileSource(Source):
         return Boundedness.CONTINUOUS_UNBOUNDED
 
     def type_info(self) -> TypeInformation | None:
-        return self._settings.stream_format.type_info()
+        return self._settings.reader_format.type_info()
 
     def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
         settings = self._settings
-        files = FileSet(settings.roots, self._may_be_cut, settings.discovery_interval)
+        files = FileSet(
+            settings.roots,
+            settings.reader_format,
+            settings.splits_files,
+            settings.discovery_interval,
+        )
         return FileEnumerator(files, context)
 
     def read(self, split_range: SplitRange) -> Iterator[Chunk]:
         path = Path(split_range.split)
-        return self._settings.stream_format.read(path, split_range.start, split_range.end)
+        return self._settings.reader_format.read(path, split_range.start, split_range.end)
 
     def read_lists(self, split_range: SplitRange) -> Iterator[list[Any]]:
         path = Path(split_range.split)
-        return self._settings.stream_format.read_lists(path, split_range.start, split_range.end)
+        return self._settings.reader_format.read_lists(path, split_range.start, split_range.end)
 
-    def _may_be_cut(self, path: Path) -> bool:
-        return self._settings.splits_files and self._settings.stream_format.splittable(path)
+
+def _begin(
+    reader_format: ReaderFormat, paths: tuple[str | os.PathLike[str], ...]
+) -> FileSourceBuilder:
+    if not isinstance(reader_format, ReaderFormat):
+        message = f"a file source needs a format such as StreamFormat.…; got {reader_format!r}"
+        raise TypeError(message)
+    if not paths:
+        message = "a file source needs at least one path"
+        raise ValueError(message)
+    roots = tuple(map(local_path, paths))
+    for root in roots:
+        if not root.exists():
+            raise MissingPathError(str(root))
+    return FileSourceBuilder(_Settings(reader_format, roots))
 
 
 class FileSourceBuilder:

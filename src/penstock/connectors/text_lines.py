@@ -1,61 +1,35 @@
-"""Formats that read files as streams of records; so far lines of text."""
+"""Lines of text, as the records of files."""
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
-import lzma
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.common.typeinfo import TypeInformation, Types
-from penstock.connectors.line_blocks import blocks_of_lines, normalised
+from penstock.connectors.line_blocks import normalised
+from penstock.connectors.line_files import is_compressed, open_lines, read_blocks
+from penstock.connectors.reader_format import ReaderFormat
 from penstock.connectors.source import CHUNK_RECORDS, Chunk
-from penstock.errors import ChangedFileError, TextDecodingError
+from penstock.errors import TextDecodingError
 
 __all__ = ["StreamFormat", "TextLineFormat"]
-
-_DECOMPRESSORS: dict[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
-    ".gzip": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-}
 
 # Their bytes can be cut at line ends only with knowledge of what stood before.
 _STATEFUL_CHARSETS = frozenset({"utf-7", "hz"})
 
 
-class StreamFormat(ABC):
-    """How the bytes of a file become records."""
+class StreamFormat(ReaderFormat):
+    """A format whose records are read one after the other."""
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> TextLineFormat:
         """Read lines of text; bytes that are no text in the charset are an error."""
         return TextLineFormat(charset_name)
-
-    @abstractmethod
-    def type_info(self) -> TypeInformation:
-        """Tell the type of the records."""
-
-    @abstractmethod
-    def splittable(self, path: Path) -> bool:
-        """Tell whether a file may be cut at any byte; else it is read as a whole."""
-
-    @abstractmethod
-    def read(self, path: Path, start: int, end: int) -> Iterator[Chunk]:
-        """Give the records that start in a range of bytes, in order."""
-
-    def read_lists(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
-        """Give the same records as Python lists."""
-        for chunk in self.read(path, start, end):
-            yield chunk if isinstance(chunk, list) else chunk.to_pylist()
 
 
 class TextLineFormat(StreamFormat):
@@ -73,7 +47,7 @@ class TextLineFormat(StreamFormat):
 
     def splittable(self, path: Path) -> bool:
         """Tell that only plain files in charsets with one-byte line ends can be cut."""
-        return self._cuttable and path.suffix not in _DECOMPRESSORS
+        return self._cuttable and not is_compressed(path)
 
     def read(self, path: Path, start: int, end: int) -> Iterator[Chunk]:
         """Give the lines as Arrow arrays if the charset is UTF-8, else as lists."""
@@ -103,18 +77,11 @@ class TextLineFormat(StreamFormat):
                 yield lines[first : first + CHUNK_RECORDS]
 
     def _blocks(self, path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        if not self._cuttable:
-            with _open(path) as file:
-                yield 0, file.read()
-        elif path.suffix in _DECOMPRESSORS:
-            with _open(path) as file:
-                yield from blocks_of_lines(file, 0, None)
-        else:
-            size = path.stat().st_size
-            if size < end:
-                raise ChangedFileError(str(path), end, size)
-            with _open(path) as file:
-                yield from blocks_of_lines(file, start, end)
+        if self._cuttable:
+            yield from read_blocks(path, start, end)
+            return
+        with open_lines(path) as file:
+            yield 0, file.read()
 
     def _decode(self, path: Path, offset: int, block: bytes) -> str:
         try:
@@ -123,12 +90,6 @@ class TextLineFormat(StreamFormat):
             raise TextDecodingError(
                 str(path), offset + error.start, self.charset, error.reason
             ) from None
-
-
-def _open(path: Path) -> BinaryIO:
-    decompress = _DECOMPRESSORS.get(path.suffix)
-    # Unbuffered: blocks are larger than any buffer would be.
-    return cast(BinaryIO, decompress(path) if decompress else path.open("rb", buffering=0))
 
 
 def _line_array(block: bytes) -> pa.Array:

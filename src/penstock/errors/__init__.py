@@ -51,6 +51,7 @@ from penstock.errors.connectors import (
     TextDecodingError,
     UnwritablePathError,
 )
+from penstock.errors.formats import UnreadableFileError, UnwritableRecordError
 from penstock.errors.job import (
     CorruptSegmentError,
     DuplicateUidError,
@@ -188,10 +189,12 @@ __all__ = [
     "UnknownChannelError",
     "UnknownJobError",
     "UnknownOptionError",
+    "UnreadableFileError",
     "UnserializableFunctionError",
     "UnstableKeyError",
     "UnsuitableTableError",
     "UnwritablePathError",
+    "UnwritableRecordError",
     "UnwritableValueError",
     "UserFunctionError",
 ]

@@ -72,7 +72,6 @@ def test_without_the_option_there_is_no_pyflink(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("table", "it has PyFlink's DataStream API and not its Table API"),
         ("table.expressions", "it has PyFlink's DataStream API and not its Table API"),
         ("java_gateway", "there are no Java objects of Flink to reach"),
         ("spark", "docs/pyflink.md says what is"),
@@ -88,8 +87,17 @@ def test_a_module_that_penstock_does_not_have_is_one_sentence(
     assert said in err
 
 
+def test_of_tables_only_names_of_types_are_there(tmp_path: Path) -> None:
+    text = "from pyflink.table import DataTypes\nprint(DataTypes.BIGINT())\n"
+    assert run(tmp_path, text, "--pyflink") == (0, "Long\n", "")
+    text = "from pyflink.table import StreamTableEnvironment\n"
+    code, _, err = run(tmp_path, text, "--pyflink")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "pyflink.table.StreamTableEnvironment is not in penstock: it has" in err
+
+
 def test_a_program_may_do_without_a_module_that_is_not_there(tmp_path: Path) -> None:
-    text = "try:\n    import pyflink.table\nexcept ImportError:\n    print('without')\n"
+    text = "try:\n    import pyflink.testing\nexcept ImportError:\n    print('without')\n"
     assert run(tmp_path, text, "--pyflink") == (0, "without\n", "")
 
 

@@ -75,6 +75,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "StateTypeChangedError": ("step", "state", "value state of LONG", "value state of INT", "why"),
     "StateTypeMismatchError": ("step", "state", ("key", 1), "f1", lambda: None, Types.INT()),
     "StepError": ("step", lambda: None, "why"),
+    "UnreadableFileError": ("/in/a.csv", "line 4", "field 'n': 'two' is no whole number"),
+    "UnwritableRecordError": ("{'n': 'x'}", "field 'n' is no long"),
     "TextDecodingError": ("/a", 7, "utf-8", "why"),
     "TypeMismatchError": ("f1", lambda: None, Types.ROW([Types.INT()])),
     "UnknownOptionError": ("parallelism", "parallelism.default"),

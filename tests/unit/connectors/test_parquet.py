@@ -118,7 +118,8 @@ def test_a_row_may_change_after_it_was_written(tmp_path: Path) -> None:
 def test_merging_keeps_order_and_fills_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.connectors.parquet._ROWS_PER_GROUP", 100)
+    for module in ("parquet", "columnar_writer"):
+        monkeypatch.setattr(f"penstock.connectors.{module}.ROWS_PER_GROUP", 100)
     sizes = [107, 3, 60, 60, 1]
     numbers = iter(range(sum(sizes)))
     pieces = [

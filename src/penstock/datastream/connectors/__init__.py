@@ -7,6 +7,7 @@ from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimi
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
+    BulkFormat,
     FileEnumeratorProvider,
     FileSink,
     FileSource,
@@ -30,6 +31,7 @@ __all__ = [
     "AlreadyCommitted",
     "AtLeastOnceSink",
     "BucketAssigner",
+    "BulkFormat",
     "DataGeneratorSource",
     "DeliveryGuarantee",
     "DiscardingSink",

@@ -8,6 +8,7 @@ from penstock.connectors.files import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
+from penstock.connectors.reader_format import BulkFormat
 from penstock.connectors.rolling import (
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,
@@ -17,6 +18,7 @@ from penstock.connectors.text_lines import StreamFormat
 
 __all__ = [
     "BucketAssigner",
+    "BulkFormat",
     "DefaultRollingPolicy",
     "FileEnumeratorProvider",
     "FileSink",

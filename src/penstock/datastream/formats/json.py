@@ -1,8 +1,14 @@
-"""JSON."""
+"""JSON; the readers and writers of files are ours, after those of CSV."""
 
+from penstock.connectors.json_files import JsonBulkWriters, JsonReaderFormat
 from penstock.connectors.json_rows import (
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
 )
 
-__all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+__all__ = [
+    "JsonBulkWriters",
+    "JsonReaderFormat",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
+]

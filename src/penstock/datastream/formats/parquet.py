@@ -1,5 +1,6 @@
 """Parquet files."""
 
 from penstock.connectors.parquet import ParquetBulkWriters
+from penstock.connectors.parquet_files import ParquetColumnarRowInputFormat
 
-__all__ = ["ParquetBulkWriters"]
+__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]

@@ -1,4 +1,4 @@
-"""What Flink's types are in a Parquet file."""
+"""What Flink's types are in the columns of a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.common.typeinfo import (
 )
 from penstock.errors import InvalidJobError
 
-__all__ = ["arrow_schema", "plain_for"]
+__all__ = ["arrow_schema", "arrow_type", "plain_for"]
 
 _BASIC = {
     BasicType.STRING: pa.string(),
@@ -47,15 +47,16 @@ _SQL_TIME = {
 
 
 def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
-    """Return the columns of a row type; refuse types that Parquet has no columns for."""
+    """Return the columns of a row type; refuse types that no column can hold."""
     return pa.schema(_fields(row_type.field_names, row_type.field_types))
 
 
 def _fields(names: tuple[str, ...], types: tuple[TypeInformation, ...]) -> list[pa.Field]:
-    return [pa.field(name, _arrow(kind, name)) for name, kind in zip(names, types, strict=True)]
+    return [pa.field(name, arrow_type(kind, name)) for name, kind in zip(names, types, strict=True)]
 
 
-def _arrow(type_info: TypeInformation, column: str) -> pa.DataType:
+def arrow_type(type_info: TypeInformation, column: str) -> pa.DataType:
+    """Return the type of a column."""
     match type_info:
         case BasicTypeInfo(kind) if kind in _BASIC:
             return _BASIC[kind]
@@ -69,15 +70,15 @@ def _arrow(type_info: TypeInformation, column: str) -> pa.DataType:
             | BasicArrayTypeInfo(element)
             | ObjectArrayTypeInfo(element)
         ):
-            return pa.list_(_arrow(element, column))
+            return pa.list_(arrow_type(element, column))
         case MapTypeInfo(key, value):
-            return pa.map_(_arrow(key, column), _arrow(value, column))
+            return pa.map_(arrow_type(key, column), arrow_type(value, column))
         case RowTypeInfo(types, names):
             return pa.struct(_fields(names, types))
         case TupleTypeInfo(types):
             return pa.struct(_fields(tuple(f"f{n}" for n in range(len(types))), types))
     message = (
-        f"column {column!r}: Parquet has nothing for {type_info!r}; map it to a type such as "
+        f"column {column!r}: no column can hold {type_info!r}; map it to a type such as "
         "LONG, STRING or PRIMITIVE_ARRAY(BYTE) first"
     )
     raise InvalidJobError(message)

@@ -1,0 +1,5 @@
+"""ORC files."""
+
+from penstock.connectors.orc import OrcBulkWriters
+
+__all__ = ["OrcBulkWriters"]
