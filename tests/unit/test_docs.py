@@ -61,7 +61,7 @@ def options_table() -> str:
 
 def default_text(option: ConfigOption[Any]) -> str:
     value = option.default
-    if value is None:
+    if value is None or value in ([], {}):
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
@@ -84,7 +84,7 @@ def test_the_first_program_is_one_that_the_tests_run() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/concepts/index.md"])
 def test_the_plan_shown_is_the_real_one(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.datastream.stream_execution_environment._cores", lambda: 2)
+    monkeypatch.setattr("penstock.datastream.runtime_settings.cores", lambda: 2)
     (plan,) = plans_of(ROOT / "examples" / "word_count.py", ())
     assert render_text(plan) in (ROOT / page).read_text()
 
@@ -99,7 +99,7 @@ def test_every_missing_name_of_pyflink_is_listed_and_no_other() -> None:
     listed = (ROOT / "docs" / "pyflink.md").read_text().split("## What is missing")[1]
     missing = {n for n in PYFLINK_NAMES.split() if n not in vars(penstock.datastream)}
     assert {n for n in PYFLINK_NAMES.split() if f"`{n}`" in listed} == missing
-    assert missing <= NAMES
+    assert missing <= NAMES.keys()
 
 
 def test_every_place_to_die_is_in_the_architecture_and_no_other() -> None:

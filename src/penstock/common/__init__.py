@@ -4,6 +4,7 @@ from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config_options import ConfigOption, ConfigOptions
 from penstock.common.configuration import Configuration
+from penstock.common.execution_config import ExecutionConfig
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -32,6 +33,7 @@ __all__ = [
     "DeserializationSchema",
     "Duration",
     "Encoder",
+    "ExecutionConfig",
     "Instant",
     "JobClient",
     "JobExecutionResult",

@@ -31,9 +31,8 @@ _GROUPS: Mapping[str, str] = {
         attached target buffer-timeout buffer-timeout.enabled buffer-timeout.interval
     """,
     "pipeline.": """
-        sources.pause-until-first-checkpoint auto-generate-uids auto-watermark-interval
-        object-reuse operator-chaining operator-chaining.enabled jars classpaths
-        global-job-parameters generic-types force-kryo closure-cleaner-level
+        sources.pause-until-first-checkpoint auto-watermark-interval
+        object-reuse jars classpaths generic-types force-kryo force-avro closure-cleaner-level
     """,
     "state.changelog.": """
         enabled storage periodic-materialize.enabled periodic-materialize.interval
@@ -86,6 +85,7 @@ _PREFIXES = (
     "state.backend.forst.",
     "state.backend.rocksdb.metrics.",
     "table.",
+    "task.",
     "taskmanager.",
     "web.",
 )

@@ -19,6 +19,7 @@ from penstock.common.option_kinds import (
     choice,
     integer,
 )
+from penstock.common.pipeline_options import PIPELINE_OPTIONS
 from penstock.common.recovery_options import RECOVERY_OPTIONS
 from penstock.errors import UnknownOptionError
 
@@ -182,6 +183,7 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (
     STATE_COMPACT_AFTER_DELTAS,
     SOURCE_POLL_INTERVAL,
     INGESTION_DIR,
+    *PIPELINE_OPTIONS,
     *CHECKPOINT_OPTIONS,
     *RECOVERY_OPTIONS,
 )

@@ -29,12 +29,14 @@ from penstock.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
     RuntimeContext,
 )
 from penstock.datastream.not_yet import NAMES, not_yet
 from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -71,11 +73,14 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemorySize",
     "OutputTag",
+    "Partitioner",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
+    "SlotSharingGroup",
     "StateBackend",
     "StreamExecutionEnvironment",
 ]
@@ -84,6 +89,6 @@ __all__ = [
 def __getattr__(name: str) -> NoReturn:
     # An ImportError, because `from penstock.datastream import ...` hides any other message.
     if name in NAMES:
-        raise ImportError(not_yet(name))
+        raise ImportError(not_yet(name, NAMES))
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
@@ -18,13 +19,15 @@ from penstock.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
     ProcessFunction,
     ReduceFunction,
 )
-from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.projection import Projection, projected_type
 from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
 from penstock.datastream.state import MapStateDescriptor
+from penstock.datastream.step import DataStreamSink, Step, at_least_one
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import (
     Exchange,
@@ -39,72 +42,12 @@ if TYPE_CHECKING:
     from penstock.datastream.collecting import CloseableIterator
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["DataStream", "DataStreamSink", "KeyedStream"]
+__all__ = ["CachedDataStream", "DataStream", "DataStreamSink", "KeyedStream"]
 
 Function = Any
 
 
-class _Step(AsksForPyFlink):
-    """Settings shared by streams and sinks: they all belong to one transformation."""
-
-    def __init__(self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...]) -> None:
-        self._env = env
-        self._upstreams = upstreams
-
-    @property
-    def _transformation(self) -> Transformation:
-        if len(self._upstreams) != 1:
-            message = "a union is no step of its own: set this on the steps before or behind it"
-            raise InvalidJobError(message)
-        (upstream,) = self._upstreams
-        exchange = upstream.partitioning.exchange
-        if exchange is not Exchange.AUTO:
-            how = "key_by" if exchange is Exchange.HASH else exchange.value
-            message = f"{how}() is no step of its own: set this on the step before or behind it"
-            raise InvalidJobError(message)
-        if upstream.tag is not None:
-            message = (
-                f"side output {upstream.tag.tag_id!r} is no step of its own: set this on the step "
-                "it comes from, or on the one behind it"
-            )
-            raise InvalidJobError(message)
-        return upstream.transformation
-
-    def name(self, name: str) -> Self:
-        """Name this step; names appear in messages, metrics and plans."""
-        self._transformation.name = name
-        return self
-
-    def uid(self, uid: str) -> Self:
-        """Give this step an identity that survives changes of the program."""
-        self._transformation.uid = uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> Self:
-        """Set how many subtasks this step has."""
-        self._transformation.parallelism = at_least_one("parallelism", parallelism)
-        return self
-
-    def set_description(self, description: str) -> Self:
-        """Describe this step in longer words."""
-        self._transformation.description = description
-        return self
-
-    def disable_chaining(self) -> Self:
-        """Give this step a stage of its own."""
-        self._transformation.disable_chaining = True
-        return self
-
-    def slot_sharing_group(self, slot_sharing_group: Any) -> Self:
-        """Accept Flink's resource hint; Spark's slots are all alike."""
-        return self
-
-
-class DataStreamSink(_Step):
-    """The end of a stream."""
-
-
-class DataStream(_Step):
+class DataStream(Step):
     """Records on their way from one step to the next."""
 
     _map_kind = OperatorKind.MAP
@@ -122,6 +65,10 @@ class DataStream(_Step):
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment the stream belongs to."""
         return self._env
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """Return the environment's settings of execution."""
+        return self._env.get_config()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups, the most subtasks this step can ever have."""
@@ -172,6 +119,11 @@ class DataStream(_Step):
             message = f"process() on a stream without keys needs a ProcessFunction; got {func!r}"
             raise InvalidJobError(message)
         return self._then(OperatorKind.PROCESS, "PROCESS", func, output_type)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of tuples, in the order given."""
+        output_type = projected_type(self._type, field_indexes)
+        return self._then(OperatorKind.MAP, "Projection", Projection(field_indexes), output_type)
 
     def key_by(
         self,
@@ -287,6 +239,21 @@ class DataStream(_Step):
         """Send every record to the first subtask."""
         return self._redistributed(Exchange.GLOBAL)
 
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+    ) -> DataStream:
+        """Send every record to the subtask that the partitioner names for its key."""
+        _check(partitioner, Partitioner, "partition_custom")
+        _check(key_selector, KeySelector, "partition_custom")
+        partitioning = Partitioning(Exchange.CUSTOM, key_selector, partitioner=partitioner)
+        return DataStream(self._env, self._dealt_out(partitioning))
+
+    def cache(self) -> CachedDataStream:
+        """Return this stream for use in several jobs; each computes it anew."""
+        return CachedDataStream(self._env, (Upstream(self._transformation),))
+
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Accept a watermark strategy; event time is not at work yet."""
         return self
@@ -386,6 +353,17 @@ class DataStream(_Step):
         return both._then(kind, name, func, output_type)
 
 
+class CachedDataStream(DataStream):
+    """A stream that several jobs use.
+
+    Flink keeps the records of the first job for the next ones. Here nothing is kept: each job
+    computes them again, from the same sources.
+    """
+
+    def invalidate(self) -> None:
+        """Accept it: nothing is kept."""
+
+
 class KeyedStream(DataStream):
     """Records grouped by key: each key's records arrive in order, next to its state.
 
@@ -446,6 +424,18 @@ class KeyedStream(DataStream):
         """Group by another key instead."""
         return self._origin.key_by(key_selector, key_type)
 
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of tuples, in the order given; what follows has no key."""
+        return self._values().project(*field_indexes)
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
+    ) -> DataStream:
+        """Refuse: the key decides."""
+        return self._redistributed(Exchange.CUSTOM)
+
     def decouple(self, name: str = "Decouple") -> DataStream:
         """Refuse: a key is a cut already."""
         message = (
@@ -476,14 +466,6 @@ class KeyedStream(DataStream):
             message = f"a field is given by its position or its name; got {position!r}"
             raise InvalidJobError(message)
         return self.reduce(RollingAggregate(position, combine, whole_record))
-
-
-def at_least_one(what: str, number: int) -> int:
-    """Return the number, or refuse it."""
-    if not isinstance(number, int) or number < 1:
-        message = f"{what} must be a whole number of at least 1; got {number!r}"
-        raise InvalidJobError(message)
-    return number
 
 
 def _check(func: Any, kind: type, method: str) -> None:

@@ -48,6 +48,7 @@ __all__ = [
     "KeyedStateStore",
     "MapFunction",
     "NullByteKeySelector",
+    "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
@@ -160,6 +161,14 @@ class NullByteKeySelector(KeySelector[Any, int]):
     def get_key(self, value: Any) -> int:
         """Return 0 for all."""
         return 0
+
+
+class Partitioner(Function):
+    """Decides which subtask of the next step gets a record."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """Return the number of the subtask for a record of this key, from 0."""
 
 
 class ProcessFunction(Function, Generic[IN, OUT]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,13 +18,9 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.known_options import (
-    MAX_PARALLELISM,
-    PARALLELISM,
     PIPELINE_NAME,
     RUNTIME_MODE,
     STATE_BACKEND,
-    overlay,
-    validate,
 )
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.typeinfo import TypeInformation, check_type
@@ -37,9 +32,9 @@ from penstock.connectors.source import Boundedness, Source
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.collecting import CloseableIterator, Received
-from penstock.datastream.data_stream import DataStream, at_least_one
+from penstock.datastream.data_stream import DataStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
-from penstock.datastream.not_yet import AsksForPyFlink
+from penstock.datastream.runtime_settings import RuntimeSettings
 from penstock.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -75,15 +70,12 @@ def plans_instead_of_runs(take: Callable[[Plan], None]) -> Iterator[None]:
         _explaining.reset(token)
 
 
-class StreamExecutionEnvironment(AsksForPyFlink):
+class StreamExecutionEnvironment(RuntimeSettings):
     """Builds programs and runs them on Spark."""
 
     def __init__(self, configuration: Configuration | None = None) -> None:
-        self._configuration = Configuration()
-        self._parallelism: int | None = None
-        self._max_parallelism: int | None = None
+        super().__init__()
         self._mode: RuntimeExecutionMode | None = None
-        self._chaining = True
         self._sinks: list[Transformation] = []
         self._launcher: Launcher = _on_spark
         self.configure(ambient_configuration())
@@ -102,50 +94,9 @@ class StreamExecutionEnvironment(AsksForPyFlink):
         """
         return StreamExecutionEnvironment(configuration)
 
-    def configure(self, configuration: Configuration) -> None:
-        """Take over settings; unknown keys are refused.
-
-        Raises:
-            ConfigurationError: a key is unknown (the nearest known one is named) or a value
-                is not of its kind.
-        """
-        validate(configuration)
-        overlay(self._configuration, configuration)
-
-    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Set how many subtasks a step has that does not say so itself."""
-        self._parallelism = at_least_one("parallelism", parallelism)
-        return self
-
-    def get_parallelism(self) -> int:
-        """Return the default parallelism: what was set, else the number of cores."""
-        return self._parallelism or read(self._configuration, PARALLELISM) or _cores()
-
-    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Set the number of key groups of steps that do not say so themselves."""
-        self._max_parallelism = at_least_one("max parallelism", max_parallelism)
-        return self
-
-    def get_max_parallelism(self) -> int:
-        """Return the number of key groups, -1 if it is derived from the parallelism."""
-        return self._max_parallelism or read(self._configuration, MAX_PARALLELISM)
-
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """Choose between STREAMING, BATCH and AUTOMATIC."""
         self._mode = execution_mode
-        return self
-
-    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
-        """Give every step a stage of its own."""
-        self._chaining = False
-        return self
-
-    def is_chaining_enabled(self) -> bool:
-        """Tell whether steps without an exchange between them share a stage."""
-        return self._chaining
-
-    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Accept Flink's latency hint; here a micro-batch is what is flushed."""
         return self
 
     def enable_checkpointing(
@@ -325,7 +276,8 @@ class StreamExecutionEnvironment(AsksForPyFlink):
         settings = GraphSettings(
             parallelism=self.get_parallelism(),
             max_parallelism=max_parallelism if max_parallelism > 0 else None,
-            chaining=self._chaining,
+            chaining=self.is_chaining_enabled(),
+            generates_uids=self.get_config().has_auto_generated_uids_enabled(),
         )
         sinks, self._sinks = self._sinks, []
         return plan_job(build_job_graph(name, sinks, settings))
@@ -415,7 +367,3 @@ def _frame(rows: Any, spark: Any) -> Any:
     from penstock.spark.channel_frame import channel_frame
 
     return channel_frame(rows, spark)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -62,6 +62,7 @@ class Node:
     call_site: str
     broadcast_states: tuple[MapStateDescriptor, ...] = ()
     """What its broadcast side keeps."""
+    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class GraphSettings:
     parallelism: int
     max_parallelism: int | None = None
     chaining: bool = True
+    generates_uids: bool = True
+    """Whether steps may come without a uid."""
 
 
 def build_job_graph(
@@ -94,6 +97,8 @@ def build_job_graph(
         msg = "no sink: end a stream with print(), sink_to() or a collect"
         raise InvalidJobError(msg)
     ordered = _topological(sinks)
+    if not settings.generates_uids:
+        _check_given_uids(ordered)
     uids = _uids(ordered)
     nodes = tuple(_freeze(t, uids[t.id], settings) for t in ordered)
     for node in nodes:
@@ -111,6 +116,16 @@ def _topological(sinks: Sequence[Transformation]) -> list[Transformation]:
             todo.extend(u.transformation for u in t.upstreams)
     # Ids are given in the order of construction, and a step is built after its inputs.
     return [seen[i] for i in sorted(seen)]
+
+
+def _check_given_uids(ordered: Iterable[Transformation]) -> None:
+    for t in ordered:
+        if t.uid is None:
+            message = (
+                f"step {t.name!r} at {t.call_site} has no uid, and automatic ones are switched "
+                "off: give it one with uid(), or enable_auto_generated_uids()"
+            )
+            raise InvalidJobError(message)
 
 
 def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
@@ -192,6 +207,7 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         may_be_followed=not t.disable_chaining,
         call_site=t.call_site,
         broadcast_states=t.broadcast_states,
+        description=t.description,
     )
 
 

@@ -36,6 +36,7 @@ def render_json(plan: Plan) -> dict[str, Any]:
                         "uid": n.uid,
                         "keyed": n.kind.is_keyed,
                         "side_outputs": list(stage.side_outputs(n)),
+                        "description": n.description,
                     }
                     for n in stage.nodes
                 ],

@@ -98,15 +98,17 @@ class Exchange(Enum):
     BROADCAST = "broadcast"
     GLOBAL = "global"
     HASH = "hash"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """An exchange, with the key selector where it is by key."""
+    """An exchange, with the key selector where it is by key, and who deals out if not we."""
 
     exchange: Exchange
     key_selector: Any = None
     key_type: TypeInformation | None = None
+    partitioner: Any = None
 
 
 AUTO = Partitioning(Exchange.AUTO)

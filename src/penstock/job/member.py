@@ -81,9 +81,7 @@ class Member:
         self._winners: list[str | None] = [None] * parts.stage.parallelism
         self._warned: set[str] = set()
 
-    def instruction(
-        self, order: Order, try_number: int, now: int, *, is_head: bool
-    ) -> Instruction:
+    def instruction(self, order: Order, try_number: int, now: int, *, is_head: bool) -> Instruction:
         """Return what the tasks of one try are told; inside a group their input comes to them."""
         taken = order.taken
         nothing = [SubtaskWork()] * self.stage.parallelism

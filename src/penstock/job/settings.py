@@ -25,6 +25,7 @@ from penstock.common.known_options import (
     STATE_LOCAL_DIR,
     WORK_DIR,
 )
+from penstock.common.pipeline_options import GLOBAL_JOB_PARAMETERS
 from penstock.graph.groups import Transport
 from penstock.job.sizing import SizeLimits
 
@@ -79,7 +80,10 @@ def read_settings(
         ingestion_dir=_path(read(configuration, INGESTION_DIR)),
         incremental=checkpoints.incremental,
         synchronous_snapshots=checkpoints.synchronous,
-        parameters={key: str(configuration.get(key)) for key in configuration.key_set()},
+        parameters={
+            **{key: str(configuration.get(key)) for key in configuration.key_set()},
+            **read(configuration, GLOBAL_JOB_PARAMETERS),
+        },
     )
 
 

@@ -17,6 +17,7 @@ from penstock.graph.groups import Group, Transport
 from penstock.graph.plan import Plan
 from penstock.ids import StageId
 from penstock.job.launch import LaunchedJob, launch
+from penstock.spark.python_files import ship_python_files
 from penstock.spark.session import open_session
 from penstock.spark.submitter import SparkSubmitter
 from penstock.spark.transport import settle_transport
@@ -37,6 +38,7 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
     def settle(wanted: Transport | None) -> Transport:
         # A restarted job asks again: the session before may have been stopped.
         sessions[:] = [session_for(configuration)]
+        ship_python_files(sessions[0], configuration)
         is_temporary = read(configuration, WORK_DIR) is None
         return settle_transport(sessions[0], wanted, work_dir_is_temporary=is_temporary)
 

@@ -43,6 +43,7 @@ CHUNK_BYTES = 128 << 20
 Push = Callable[[Any], None]
 
 _KEY_BY = "key_by"
+_PARTITION_CUSTOM = "partition_custom"
 
 
 class Emitter(ABC):
@@ -122,6 +123,13 @@ class Emitter(ABC):
     def _write(self, records: list[Any], array: pa.Array | None) -> None:
         self.count += len(records)
         self._split(records, (Layout.SCALAR, [array]) if array is not None else None)
+
+    def _deal(self, owners: npt.NDArray[np.int64], columns: Columns) -> None:
+        """Write each record to the consumer whose number is at its place."""
+        for consumer in range(self._consumers):
+            rows = np.flatnonzero(owners == consumer)
+            if len(rows):
+                self._writer.write(consumer, _take(columns, rows, len(owners)))
 
     @abstractmethod
     def _split(self, records: list[Any], columns: Columns | None) -> None:
@@ -222,10 +230,39 @@ class DealEmitter(Emitter):
             else:
                 owners = (np.arange(n) + self._next) % consumers
                 self._next = (self._next + n) % consumers
-            for consumer in range(consumers):
-                rows = np.flatnonzero(owners == consumer)
-                if len(rows):
-                    self._writer.write(consumer, _take(columns, rows, n))
+            self._deal(owners, columns)
+
+
+class CustomEmitter(Emitter):
+    """Sends each record where the user's partitioner says."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        type_info: TypeInformation | None,
+        writer: SliceWriter,
+        step: str,
+        select: Callable[[Any], Any],
+        partition: Callable[[Any, int], Any],
+    ) -> None:
+        super().__init__(channel, type_info, writer, step)
+        self._select = select
+        self._partition = partition
+
+    def _split(self, records: list[Any], columns: Columns | None) -> None:
+        owners = np.fromiter(map(self._owner, records), np.int64, len(records))
+        self._deal(owners, columns or self._columns(records))
+
+    def _owner(self, record: Any) -> int:
+        count = self._consumers
+        try:
+            owner = self._partition(self._select(record), count)
+            if not isinstance(owner, (int, np.integer)) or not 0 <= owner < count:
+                message = f"the partitioner must give a number from 0 to {count - 1}, not {owner!r}"
+                raise ValueError(message)
+        except (Exception, SystemExit) as error:
+            fail(_PARTITION_CUSTOM, record, error)
+        return int(owner)
 
 
 def _own_key_classes(

@@ -14,6 +14,7 @@ from penstock.datastream.functions import (
     Function,
     KeySelector,
     MapFunction,
+    Partitioner,
     ReduceFunction,
 )
 from penstock.graph.job_graph import Node
@@ -38,6 +39,7 @@ _METHODS: dict[type[Function], str] = {
     FilterFunction: "filter",
     KeySelector: "get_key",
     ReduceFunction: "reduce",
+    Partitioner: "partition",
 }
 
 
@@ -68,7 +70,15 @@ class Operators:
             self._contexts[node.uid] = TaskRuntimeContext(facts(node), states)
             if node.function is not None:
                 self._functions.append((node, node.function))
-        self._selectors = [(c, c.partitioning.key_selector) for c in stage.outputs]
+        self._dealers = [
+            (c, step, function)
+            for c in stage.outputs
+            for step, function in (
+                ("key_by", c.partitioning.key_selector),
+                ("partition_custom", c.partitioning.partitioner),
+            )
+            if isinstance(function, Function)
+        ]
         self._nodes = {n.id: n for n in stage.nodes}
 
     def open(self, versions: Mapping[str, bytes], restored: bool) -> None:
@@ -91,10 +101,9 @@ class Operators:
                 with _calling(node.name, "open()"):
                     function.open(self._contexts[node.uid])
                 self._opened[node.uid] = _seen(function)
-        for channel, selector in self._selectors:
-            if isinstance(selector, Function):
-                with _calling("key_by", "open()"):
-                    selector.open(self._contexts_of(channel))
+        for channel, step, dealer in self._dealers:
+            with _calling(step, "open()"):
+                dealer.open(self._contexts_of(channel))
 
     def notify(self, notices: Sequence[Notice]) -> None:
         """Tell every function that listens what became of checkpoints; a retry tells it again."""
@@ -131,10 +140,9 @@ class Operators:
             if isinstance(function, Function):
                 with _calling(node.name, "close()"):
                     function.close()
-        for _, selector in self._selectors:
-            if isinstance(selector, Function):
-                with _calling("key_by", "close()"):
-                    selector.close()
+        for _, step, dealer in self._dealers:
+            with _calling(step, "close()"):
+                dealer.close()
 
     def take_counters(self) -> dict[str, dict[str, int]]:
         """Return what functions counted in this micro-batch, by operator uid."""

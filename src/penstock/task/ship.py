@@ -51,6 +51,7 @@ def _with_own_function(node: Node, seen: set[int]) -> Node:
 def _explain(task: StageTask, error: Exception) -> Exception:
     parts = [(n.name, n.function) for n in task.stage.nodes]
     parts += [("key_by", c.partitioning.key_selector) for c in task.stage.outputs]
+    parts += [("partition_custom", c.partitioning.partitioner) for c in task.stage.outputs]
     for step, function in parts:
         reason = _reason(function)
         if reason is not None:

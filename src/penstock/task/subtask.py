@@ -20,7 +20,7 @@ from penstock.channel.segment import SegmentWriter, SliceWriter, read_slices
 from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
-from penstock.datastream.functions import KeySelector
+from penstock.datastream.functions import KeySelector, Partitioner
 from penstock.errors import PenstockError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
@@ -40,7 +40,7 @@ from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
 from penstock.task.chain import Chain, Output, broadcast_step
 from penstock.task.context import SubtaskFacts
-from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
+from penstock.task.emit import CustomEmitter, DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
 from penstock.task.keyed import STRIDE, KeyedHead, Part, one_key_after_the_other, read_keyed
 from penstock.task.layout import Layout, file_name
@@ -261,6 +261,10 @@ class _Run:
         if channel.exchange is Exchange.HASH:
             select = callable_of(channel.partitioning.key_selector, KeySelector)
             return KeyEmitter(channel, type_info, writer, step, select)
+        if channel.exchange is Exchange.CUSTOM:
+            select = callable_of(channel.partitioning.key_selector, KeySelector)
+            partition = callable_of(channel.partitioning.partitioner, Partitioner)
+            return CustomEmitter(channel, type_info, writer, step, select, partition)
         return DealEmitter(channel, type_info, writer, step, self._who.subtask)
 
     def _writer(self, node: Node) -> SinkWriter:

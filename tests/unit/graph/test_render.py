@@ -63,6 +63,7 @@ def test_a_plan_is_plain_data() -> None:
         "uid": "lines",
         "keyed": False,
         "side_outputs": [],
+        "description": None,
     }
     assert (source["inputs"], source["outputs"]) == ([], [0])
     assert (keyed["parallelism"], keyed["max_parallelism"]) == (2, 128)

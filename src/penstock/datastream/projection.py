@@ -1,0 +1,45 @@
+"""Some fields of a tuple, in a given order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.common.typeinfo import TupleTypeInfo, TypeInformation, Types
+from penstock.datastream.functions import MapFunction
+from penstock.errors import InvalidJobError
+
+__all__ = ["Projection", "projected_type"]
+
+
+class Projection(MapFunction[tuple[Any, ...], tuple[Any, ...]]):
+    """Keeps some fields of each tuple."""
+
+    def __init__(self, fields: tuple[int, ...]) -> None:
+        self._fields = fields
+
+    def map(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the fields kept."""
+        return tuple([value[field] for field in self._fields])
+
+
+def projected_type(type_info: TypeInformation | None, fields: tuple[int, ...]) -> TypeInformation:
+    """Return the type that is left of a tuple's.
+
+    Raises:
+        InvalidJobError: it is no tuple, or has no such fields.
+    """
+    if not isinstance(type_info, TupleTypeInfo):
+        message = (
+            "project() needs a stream of a declared TUPLE type: give the step before it "
+            "output_type=Types.TUPLE([...]), or use map()"
+        )
+        raise InvalidJobError(message)
+    types = type_info.get_field_types()
+    for position in fields:
+        if not isinstance(position, int) or not 0 <= position < len(types):
+            message = f"project() takes fields from 0 to {len(types) - 1} here; got {position!r}"
+            raise InvalidJobError(message)
+    if not fields:
+        message = "project() needs at least one field"
+        raise InvalidJobError(message)
+    return Types.TUPLE([types[position] for position in fields])
