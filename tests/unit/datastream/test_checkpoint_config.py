@@ -244,7 +244,7 @@ def test_rocksdb_keeps_its_files_in_one_directory() -> None:
     assert backend.get_db_storage_paths() == []
     with pytest.raises(TypeError, match="True, False or None"):
         EmbeddedRocksDBStateBackend("yes")  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match="not in this version of penstock"):
+    with pytest.raises(AttributeError, match="tunes Flink's RocksDB"):
         backend.set_predefined_options  # type: ignore[attr-defined]  # noqa: B018
 
 
