@@ -21,6 +21,8 @@ LAYERS: list[list[str]] = [
         "datastream.metrics",
         "datastream.functions",
         "datastream.output_tag",
+        "datastream.async_functions",
+        "datastream.async_retry_strategies",
         "datastream.runtime_context",
         "datastream.window_functions",
         "datastream.window",

@@ -38,6 +38,8 @@ class OperatorKind(Enum):
     KEYED_CO_PROCESS = "keyed_co_process"
     BROADCAST_PROCESS = "broadcast_process"
     KEYED_BROADCAST_PROCESS = "keyed_broadcast_process"
+    ASYNC = "async"
+    """Waits for something outside, many records at a time."""
     DECOUPLE = "decouple"
     """Does nothing: it begins a stage, so that what is behind it keeps its own pace."""
     SINK = "sink"

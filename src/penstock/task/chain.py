@@ -20,6 +20,7 @@ from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.state.fitting import Fit, fit_for
+from penstock.task.async_step import AsyncStep
 from penstock.task.context import (
     BroadcastSideContext,
     BroadcastStates,
@@ -44,6 +45,7 @@ class Chain:
         self._stage = stage
         self._emitters = emitters
         self._writers = writers
+        self._waiting: list[AsyncStep] = []
 
     def behind(self, node: Node) -> Push:
         """Return what takes the records that `node` makes, those for side outputs among them."""
@@ -89,8 +91,18 @@ class Chain:
         if node.kind is OperatorKind.PROCESS:
             process, context = node.function.process_element, RecordContext()
             return flat_map_step(node.name, lambda record: process(record, context), out)
+        if node.kind is OperatorKind.ASYNC:
+            step = AsyncStep(node.name, node.function, out)
+            self._waiting.append(step)
+            return step.push
         message = f"{node.kind} cannot stand inside a chain"
         raise AssertionError(message)
+
+    def drain(self) -> None:
+        """Let what waits inside the chain come to its end; called behind the last record."""
+        # Steps are made from the end of the chain to its head, and hand on what they drain.
+        for step in reversed(self._waiting):
+            step.drain()
 
     def inputs(self, node: Node, broadcast: BroadcastStates | None) -> tuple[Push, ...]:
         """Return what takes the records of each input of `node`, the head of a plain stage."""

@@ -176,6 +176,7 @@ class _Run:
         else:
             self._start()
             self._run_plain(chain, emitters, trim)
+        chain.drain()
         operator_state = self._operators.snapshot(self._instruction.snapshot_id)
         self._clock.mark("process")
         outputs = []
