@@ -88,13 +88,13 @@ def _run(workload: Workload, mode: str) -> dict[str, Any]:
         result = Path(directory, "result.json")
         arguments = [str(workload.directory), str(workload.files_per_batch), mode, str(result)]
         # The interpreter inside Flink's JVM does not know that it belongs to a venv.
-        outside = {**os.environ, "PYTHONPATH": _site_packages(python)}
+        outside = {**os.environ, "PYTHONPATH": site_packages(python)}
         subprocess.run([str(python), str(PROGRAM), *arguments], check=True, env=outside)
         answer: dict[str, Any] = json.loads(result.read_text())
     return answer
 
 
-def _site_packages(python: Path) -> str:
+def site_packages(python: Path) -> str:
     asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
