@@ -17,6 +17,7 @@ import time
 import uuid
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pyflink.common import Configuration, WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
@@ -48,7 +49,7 @@ def lines_of(env: StreamExecutionEnvironment, path: str) -> Any:
 def noting(directory: Path) -> type:
     """The first function of every query, made to note when it is opened."""
 
-    class Noting(queries.OfKind):  # type: ignore[misc]
+    class Noting(queries.OfKind):
         def open(self, runtime_context: Any) -> None:
             Path(directory, str(uuid.uuid4())).write_text(str(time.time()))
 
@@ -56,7 +57,7 @@ def noting(directory: Path) -> type:
 
 
 def check(query: str, given: dict[str, Any]) -> list[Any]:
-    env = environment(given["parallelism"])
+    env = environment(given["check_parallelism"])
     stream = queries.QUERIES[query](lines_of(env, given["check"]))
     with stream.execute_and_collect() as rows:
         return [list(row) for row in rows]
@@ -66,11 +67,8 @@ def timed(query: str, given: dict[str, Any]) -> float:
     env = environment(given["parallelism"])
     discard = get_gateway().jvm.org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        original, queries.OfKind = queries.OfKind, noting(Path(directory))
-        try:
+        with patch.object(queries, "OfKind", noting(Path(directory))):
             stream = queries.QUERIES[query](lines_of(env, given["events"]))
-        finally:
-            queries.OfKind = original
         stream.sink_to(Sink(discard()))
         env.execute(query)
         ended = time.time()
