@@ -106,7 +106,7 @@ def _state_rows(operator: OperatorFacts) -> list[tuple[str, ...]]:
             rows.append(
                 (
                     state.name,
-                    state.kind,
+                    state.kind if state.ttl_ms is None else f"{state.kind}, ttl {state.ttl_ms} ms",
                     state.type,
                     str(subtask.subtask),
                     groups,

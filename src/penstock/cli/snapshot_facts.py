@@ -58,6 +58,8 @@ class StateFacts(msgspec.Struct, frozen=True):
     type: str
     entries: int
     bytes: int
+    ttl_ms: int | None = None
+    """How long a value lives; None for ever."""
 
 
 class ListFacts(msgspec.Struct, frozen=True):
@@ -263,7 +265,7 @@ class _Reader:
             mine = [file for file in operator.savepoint if file.subtask == subtask]
             for file in mine if self._with_files else ():
                 self._prove_saved(file)
-            states = [StateFacts(f.state, f.kind, f.type, f.rows, f.size) for f in mine]
+            states = [_of_file(f) for f in mine]
             return [file.size for file in mine], states
         if subtask >= len(operator.keyed):
             return [], []
@@ -303,6 +305,11 @@ def _proven(place: StatePlace, file: FileRef) -> Damage | None:
     return None
 
 
+def _of_file(file: SavepointFile) -> StateFacts:
+    ttl_ms = None if file.ttl is None else file.ttl.millis
+    return StateFacts(file.state, file.kind, file.type, file.rows, file.size, ttl_ms)
+
+
 def _measured(operator: OperatorSnapshot, place: StatePlace, ref: StateRef) -> list[StateFacts]:
     """Count the entries of every state; the registry comes first and names them."""
     known: dict[int, tuple[str, TableInfo]] = {}
@@ -317,7 +324,14 @@ def _measured(operator: OperatorSnapshot, place: StatePlace, ref: StateRef) -> l
             entries[table] = entries.get(table, 0) + 1
             sizes[table] = sizes.get(table, 0) + len(key) + len(value)
     return [
-        StateFacts(name, info.kind, info.type, entries.get(table, 0), sizes.get(table, 0))
+        StateFacts(
+            name,
+            info.kind,
+            info.type,
+            entries.get(table, 0),
+            sizes.get(table, 0),
+            None if info.ttl is None else info.ttl.millis,
+        )
         for table, (name, info) in sorted(known.items())
     ]
 

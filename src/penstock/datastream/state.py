@@ -304,7 +304,10 @@ class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no stat
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let values expire as configured."""
-        self.ttl_config = ttl_config
+        if not isinstance(ttl_config, StateTtlConfig):
+            message = f"state {self.name!r} needs a StateTtlConfig to expire by; got {ttl_config!r}"
+            raise TypeError(message)
+        self.ttl_config = ttl_config if ttl_config.is_enabled() else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"

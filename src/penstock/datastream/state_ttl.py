@@ -51,6 +51,9 @@ class TtlCleanup:
         """Look at a few values on each access."""
 
         def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+            if cleanup_size <= 0:
+                message = f"incremental cleanup needs to look at some values; got {cleanup_size!r}"
+                raise ValueError(message)
             self._cleanup_size = cleanup_size
             self._for_every_record = run_cleanup_for_every_record
 
@@ -131,7 +134,7 @@ class StateTtlConfig:
         self._cleanup_strategies = cleanup_strategies
 
     @staticmethod
-    def new_builder(ttl: Time) -> StateTtlConfig.Builder:
+    def new_builder(ttl: Time | Duration) -> StateTtlConfig.Builder:
         """Begin a configuration of values that live for ``ttl``."""
         return StateTtlConfig.Builder(ttl)
 
@@ -168,8 +171,8 @@ class StateTtlConfig:
     class Builder:
         """Collects the settings of a :class:`StateTtlConfig`."""
 
-        def __init__(self, ttl: Time) -> None:
-            self._ttl = ttl
+        def __init__(self, ttl: Time | Duration) -> None:
+            self.set_ttl(ttl)
             self._update_type = TtlUpdate.OnCreateAndWrite
             self._state_visibility = TtlVisibility.NeverReturnExpired
             self._ttl_time_characteristic = TtlClock.ProcessingTime
@@ -246,8 +249,13 @@ class StateTtlConfig:
             self._in_background = False
             return self
 
-        def set_ttl(self, ttl: Time) -> StateTtlConfig.Builder:
+        def set_ttl(self, ttl: Time | Duration) -> StateTtlConfig.Builder:
             """Set how long a value lives."""
+            if isinstance(ttl, Duration):
+                ttl = Time.milliseconds(ttl.to_millis())
+            if not isinstance(ttl, Time) or ttl.to_milliseconds() <= 0:
+                message = f"a time-to-live is a Time of at least a millisecond; got {ttl!r}"
+                raise ValueError(message)
             self._ttl = ttl
             return self
 

@@ -348,6 +348,7 @@ class Attempt:
             self._parts.submitter,
             self._parts.files,
             self._parts.restored.stages.get(stage.id, RestoredStage()),
+            self._parts.clock,
         )
         publishers = {n.id: self._publishers[n.id] for n in stage.nodes if n.id in self._publishers}
         given = self._inputs.get(stage.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -93,7 +94,9 @@ class StageState:
         submitter: Submitter,
         files: FileKeeper,
         restored: RestoredStage,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._clock = clock
         self._stage = stage
         self._layout = layout
         self._submitter = submitter
@@ -227,9 +230,12 @@ class StageState:
         if not frozen.keyed:
             return []
         head = self._stage.head
+        now = int(self._clock() * 1000)
         operator = SavedOperator(head.uid, key_type, head.max_parallelism)
         work = [
-            ExportWork(self._backend_name, self.place(i), ref, operator, target, i, self._name(i))
+            ExportWork(
+                self._backend_name, self.place(i), ref, operator, target, i, self._name(i), now
+            )
             for i, ref in enumerate(frozen.keyed)
         ]
         parts = self._submitter.each(self._stage.id, "export", state_jobs.export, work)

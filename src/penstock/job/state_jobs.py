@@ -106,6 +106,8 @@ class ExportWork:
     target: Path
     subtask: int
     name: StagedName
+    now: int
+    """Processing time in milliseconds."""
 
 
 def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
@@ -113,7 +115,7 @@ def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
     backend = backend_named(work.backend)
     name = str(replace(work.name, task_attempt=task_attempt))
     entries = backend.entries(work.place.here(), work.ref)
-    return write_subtask(entries, work.operator, work.target, work.subtask, name)
+    return write_subtask(entries, work.operator, work.target, work.subtask, name, work.now)
 
 
 def leave(work: AttemptDir, task_attempt: int) -> None:

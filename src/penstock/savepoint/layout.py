@@ -19,6 +19,7 @@ from penstock.common.typeinfo import MapTypeInfo
 from penstock.ids import OperatorUid
 from penstock.savepoint.columns import ValueColumn, value_column
 from penstock.savepoint.key_columns import KeyColumn, key_column
+from penstock.savepoint.stamp_columns import StampColumn, stamp_column
 from penstock.savepoint.window_columns import WindowColumns, window_columns
 from penstock.state.table import MAP_STATE, TableInfo
 from penstock.state.type_text import parse, spell
@@ -49,6 +50,8 @@ class StateColumns:
     window: WindowColumns | None
     map_key: KeyColumn | None
     value: ValueColumn
+    stamps: StampColumn | None
+    """Of a state whose values expire."""
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -65,6 +68,7 @@ class StateColumns:
             pa.field("key_group", pa.uint16(), nullable=False),
             *shown,
             pa.field("value", self.value.arrow),
+            *([] if self.stamps is None else [pa.field("alive_since", self.stamps.arrow)]),
             *exact,
         ]
 
@@ -77,13 +81,16 @@ def columns_for(info: TableInfo, key_type: str) -> StateColumns:
         assert isinstance(type_info, MapTypeInfo)
         map_key = key_column(spell(type_info.key))
     window = window_columns(info.windows) if info.windows else None
-    return StateColumns(key_column(key_type), window, map_key, value_column(info.kind, info.type))
+    stamps = None if info.ttl is None else stamp_column(info.kind)
+    value = value_column(info.kind, info.type)
+    return StateColumns(key_column(key_type), window, map_key, value, stamps)
 
 
 def properties_of(
     operator: SavedOperator, state: str, info: TableInfo, subtask: int
 ) -> dict[str, str]:
     """Return what a file says of itself, so that it can be understood alone."""
+    ttl = {} if info.ttl is None else {"penstock.ttl_ms": str(info.ttl.millis)}
     per_window = {"penstock.windows": info.windows} if info.windows else {}
     return {
         "penstock.format": str(FORMAT),
@@ -95,6 +102,7 @@ def properties_of(
         "penstock.max_parallelism": str(operator.max_parallelism),
         "penstock.subtask": str(subtask),
         **per_window,
+        **ttl,
     }
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import CorruptStateError
 from penstock.savepoint.columns import value_column
+from penstock.savepoint.stamp_columns import stamp_column
 from penstock.state.evolution import Incompatible
 from penstock.state.key_groups import KeyGroupRange, routed_keys
 from penstock.state.migration import merged_registry, rewriter
@@ -100,18 +101,22 @@ def _entries(
     behind = ["window_bytes"] if file.windows else []
     behind += ["map_key_bytes"] if file.kind == MAP_STATE else []
     drain = value_column(file.kind, file.type).drain
+    stamps = None if file.ttl is None else stamp_column(file.kind)
     rewrite = rewriter(file.info, info)
     assert not isinstance(rewrite, Incompatible)
     prefix = table_prefix(info.table)
     names = ["key_group", "key_bytes", "value", *behind]
+    names += [] if stamps is None else ["alive_since"]
     with pq.ParquetFile(path, memory_map=True) as parquet:
         for group in row_groups_of(parquet, key_groups):
             table = _clipped(parquet.read_row_group(group, columns=names), key_groups)
             if not table.num_rows:
                 continue
             keys = _store_keys(prefix, table, behind)
-            values = _rewritten(drain(_column(table, "value")), rewrite)
-            yield from zip(keys, values, strict=True)
+            values = drain(_column(table, "value"))
+            if stamps is not None:
+                values = stamps.drain(_column(table, "alive_since"), values)
+            yield from zip(keys, _rewritten(values, rewrite), strict=True)
 
 
 def row_groups_of(parquet: pq.ParquetFile, key_groups: KeyGroupRange) -> Iterator[int]:

@@ -32,6 +32,7 @@ from penstock.savepoint.layout import (
 from penstock.state.files import sync_files
 from penstock.state.key_groups import LONG_KEY, key_of
 from penstock.state.savepoint_file import SavepointFile
+from penstock.state.stamps import prune_of
 from penstock.state.table import REGISTRY, TableInfo, decode_info, registry_name, table_prefix
 from penstock.state.window_bytes import length_of
 
@@ -50,16 +51,18 @@ def write_subtask(
     savepoint: Path,
     subtask: int,
     name: str,
+    now: int = 0,
 ) -> list[SavepointFile]:
     """Write all states of a subtask, durably; return their files.
 
     Runs in a task. ``entries`` are those of its store in key order; one row group of them is held
     at a time. ``name`` is the task attempt's own, so a retried task or a zombie disturbs nobody.
+    What has expired at ``now`` is left out where a state's configuration says so.
 
     Raises:
         CorruptStateError: if there are entries of a state that the store does not know.
     """
-    writer = _SubtaskWriter(operator, savepoint, subtask, name)
+    writer = _SubtaskWriter(operator, savepoint, subtask, name, now)
     try:
         for prefix, keys, values in _chunks(entries):
             if prefix == _REGISTRY_PREFIX:
@@ -120,7 +123,10 @@ def _chunks(
 
 
 class _SubtaskWriter:
-    def __init__(self, operator: SavedOperator, savepoint: Path, subtask: int, name: str) -> None:
+    def __init__(
+        self, operator: SavedOperator, savepoint: Path, subtask: int, name: str, now: int
+    ) -> None:
+        self._now = now
         self._operator = operator
         self._savepoint = savepoint
         self._subtask = subtask
@@ -139,7 +145,11 @@ class _SubtaskWriter:
         if self._open is None or self._open.prefix != prefix:
             self._close()
             self._open = self._begin(prefix)
-        self._open.write(keys, values)
+        _, info = self._registry[prefix]
+        if info.ttl is not None and info.ttl.in_full_snapshot:
+            keys, values = _alive(keys, values, info.kind, self._now - info.ttl.millis)
+        if keys:
+            self._open.write(keys, values)
 
     def finish(self) -> list[SavepointFile]:
         self._close()
@@ -193,7 +203,17 @@ class _SubtaskWriter:
             first_key_group=part.first_key_group,
             stop_key_group=part.stop_key_group,
             windows=info.windows,
+            ttl=info.ttl,
         )
+
+
+def _alive(
+    keys: list[bytes], values: list[bytes], kind: str, dead: int
+) -> tuple[list[bytes], list[bytes]]:
+    prune = prune_of(kind)
+    left = [(key, prune(value, dead)[0]) for key, value in zip(keys, values, strict=True)]
+    there = [(key, value) for key, value in left if value is not None]
+    return [key for key, _ in there], [value for _, value in there]
 
 
 class _PartWriter:
@@ -226,12 +246,16 @@ class _PartWriter:
             self.first_key_group = int(groups[0])
         self.stop_key_group = int(groups[-1]) + 1
         self.rows += len(keys)
+        stamps = None
+        if columns.stamps is not None:
+            stamps, values = columns.stamps.fill(values)
         encoded, windows, map_keys = _split(keys, self._windows, columns.map_key is not None)
         arrays = {
             "key_group": pa.array(groups),
             "key": columns.key.fill(encoded),
             "value": columns.value.fill(values),
             "key_bytes": encoded,
+            "alive_since": stamps,
         }
         if columns.window is not None:
             arrays |= {**columns.window.fill(windows), "window_bytes": windows}

@@ -63,6 +63,23 @@ class Delta:
     def __len__(self) -> int:
         return len(self.keys) + len(self.deletes)
 
+    def extend(self, later: Delta) -> None:
+        """Append changes whose keys all come behind those here."""
+        self.keys += later.keys
+        self.values += later.values
+        self.deletes += later.deletes
+
+    def put_under(self, changes: dict[bytes, bytes | None]) -> None:
+        """Add changes, None for a delete, of keys that this delta does not change itself."""
+        for key in (*self.keys, *self.deletes):
+            changes.pop(key, None)
+        self.deletes += [key for key, value in changes.items() if value is None]
+        puts = [(key, value) for key, value in changes.items() if value is not None]
+        if puts:
+            merged = sorted([*zip(self.keys, self.values, strict=True), *puts])
+            self.keys = [key for key, _ in merged]
+            self.values = [value for _, value in merged]
+
 
 @dataclass(frozen=True, slots=True)
 class Sums:

@@ -18,7 +18,16 @@ from penstock.errors import InvalidJobError, StateDeclaredTwiceError
 from penstock.state.aggregating_state import KeyedAggregatingState
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
+from penstock.state.expiring_cells import (
+    ExpiringAggregatingState,
+    ExpiringRawState,
+    ExpiringReducingState,
+    ExpiringValueState,
+)
+from penstock.state.expiring_list import ExpiringListState
+from penstock.state.expiring_map import ExpiringMapState
 from penstock.state.keys import KeyCodec
+from penstock.state.lifetime import Lifetime, lifetime_of
 from penstock.state.list_state import KeyedListState
 from penstock.state.map_state import KeyedMapState
 from penstock.state.raw_state import KeyedRawState
@@ -62,8 +71,13 @@ class KeyedStates(KeyScope):
         store: StateStore,
         routed_keys: list[bytes],
         keys: Sequence[Any] | None = None,
+        now: int = 0,
     ) -> None:
-        """Begin a micro-batch; ``keys`` are the decoded keys if the caller has them anyway."""
+        """Begin a micro-batch; ``keys`` are the decoded keys if the caller has them anyway.
+
+        ``now`` is its processing time in milliseconds.
+        """
+        self.now = now
         self._tables.bind(store)
         self._bind_states(routed_keys, keys)
         if self._per_window is not None:
@@ -96,54 +110,64 @@ class KeyedStates(KeyScope):
             state.grow(len(routed_keys))
         return range(first, len(self.routed))
 
-    def get_state(self, descriptor: ValueStateDescriptor) -> KeyedValueState:
+    def get_state(self, descriptor: ValueStateDescriptor) -> KeyedValueState | ExpiringValueState:
         """Return the value state a descriptor names."""
-        self._check(descriptor)
+        lifetime = self._lifetime(descriptor)
         serializer = serializer_for(descriptor.type_info)
-        return self._declare(KeyedValueState(self, descriptor.name, serializer))
+        if lifetime is None:
+            return self._declare(KeyedValueState(self, descriptor.name, serializer))
+        return self._declare(ExpiringValueState(self, descriptor.name, serializer, lifetime))
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> KeyedListState:
+    def get_list_state(self, descriptor: ListStateDescriptor) -> KeyedListState | ExpiringListState:
         """Return the list state a descriptor names."""
-        self._check(descriptor)
-        return self._declare(
-            KeyedListState(
-                self, descriptor.name, descriptor.type_info, descriptor.element_type_info
-            )
-        )
+        lifetime = self._lifetime(descriptor)
+        name, types = descriptor.name, (descriptor.type_info, descriptor.element_type_info)
+        if lifetime is None:
+            return self._declare(KeyedListState(self, name, *types))
+        return self._declare(ExpiringListState(self, name, *types, lifetime))
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> KeyedMapState:
         """Return the map state a descriptor names."""
-        self._check(descriptor)
-        return self._declare(
-            KeyedMapState(
-                self,
-                descriptor.name,
-                descriptor.type_info,
-                descriptor.key_type_info,
-                descriptor.value_type_info,
-            )
+        lifetime = self._lifetime(descriptor)
+        name, types = (
+            descriptor.name,
+            (descriptor.type_info, descriptor.key_type_info, descriptor.value_type_info),
         )
+        if lifetime is None:
+            return self._declare(KeyedMapState(self, name, *types))
+        return self._declare(ExpiringMapState(self, name, *types, lifetime))
 
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> KeyedReducingState:
+    def get_reducing_state(
+        self, descriptor: ReducingStateDescriptor
+    ) -> KeyedReducingState | ExpiringReducingState:
         """Return the reducing state a descriptor names."""
-        self._check(descriptor)
+        lifetime = self._lifetime(descriptor)
         function = descriptor.get_reduce_function()
         reduce = getattr(function, "reduce", function)
-        serializer = serializer_for(descriptor.type_info)
-        return self._declare(KeyedReducingState(self, descriptor.name, serializer, reduce))
+        name, serializer = descriptor.name, serializer_for(descriptor.type_info)
+        if lifetime is None:
+            return self._declare(KeyedReducingState(self, name, serializer, reduce))
+        return self._declare(ExpiringReducingState(self, name, serializer, reduce, lifetime))
 
     def get_aggregating_state(
         self, descriptor: AggregatingStateDescriptor
-    ) -> KeyedAggregatingState:
+    ) -> KeyedAggregatingState | ExpiringAggregatingState:
         """Return the aggregating state a descriptor names."""
-        self._check(descriptor)
-        serializer = serializer_for(descriptor.type_info)
+        lifetime = self._lifetime(descriptor)
+        name, serializer = descriptor.name, serializer_for(descriptor.type_info)
         function = descriptor.get_agg_function()
-        return self._declare(KeyedAggregatingState(self, descriptor.name, serializer, function))
+        if lifetime is None:
+            return self._declare(KeyedAggregatingState(self, name, serializer, function))
+        return self._declare(ExpiringAggregatingState(self, name, serializer, function, lifetime))
 
-    def get_raw_state(self, descriptor: RawStateDescriptor) -> KeyedRawState:
+    def get_raw_state(self, descriptor: RawStateDescriptor) -> KeyedRawState | ExpiringRawState:
         """Return the raw state a descriptor names."""
-        return self._declare(KeyedRawState(self, descriptor.name, descriptor.type_info))
+        lifetime = self._lifetime(descriptor)
+        if lifetime is None:
+            return self._declare(KeyedRawState(self, descriptor.name, descriptor.type_info))
+        return self._declare(
+            ExpiringRawState(self, descriptor.name, descriptor.type_info, lifetime)
+        )
 
     def take_delta(self) -> Delta:
         """Return what was written since ``bind``, sorted by key; a second call finds nothing."""
@@ -157,17 +181,11 @@ class KeyedStates(KeyScope):
         if self._per_window is not None:
             yield self._per_window
 
-    def _check(self, descriptor: StateDescriptor) -> None:
-        # State that is meant to expire and never does would be wrong without a word.
+    def _lifetime(self, descriptor: StateDescriptor) -> Lifetime | None:
         if not isinstance(descriptor, StateDescriptor):
             message = f"a state is asked for by a descriptor, not by {descriptor!r}"
             raise InvalidJobError(message)
-        if descriptor.ttl_config is not None:
-            message = (
-                f"state {descriptor.name!r} of step {self.step!r} has a time-to-live, which is "
-                "not at work yet: remove enable_time_to_live(), or clear() what is too old"
-            )
-            raise InvalidJobError(message)
+        return lifetime_of(descriptor.ttl_config)
 
     def _declare(self, state: S) -> S:
         known = self._states.get(state.name)
@@ -201,6 +219,7 @@ class WindowStates(KeyedStates):
     def begin(self) -> None:
         """Begin a micro-batch: no window has come up yet."""
         self._numbers = {}
+        self.now = self._keyed.now
         self._bind_states([], None)
 
     def number_of(self, window: bytes) -> int:

@@ -11,6 +11,7 @@ from penstock.errors import TypeMismatchError
 from penstock.state.cells import CellState
 from penstock.state.scope import UNLOADED, KeyScope
 from penstock.state.serializers import serializer_for
+from penstock.state.table import LIST_STATE
 
 __all__ = ["KeyedListState"]
 
@@ -23,7 +24,7 @@ class KeyedListState(CellState, ListState[Any]):
 
     __slots__ = ("_fit_element", "_plain_element")
 
-    kind = "list state"
+    kind = LIST_STATE
 
     def __init__(
         self,

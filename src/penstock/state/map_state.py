@@ -14,9 +14,10 @@ from penstock.state.scope import UNLOADED, KeyScope
 from penstock.state.serializers import serializer_for
 from penstock.state.table import MAP_STATE, NO_VALUE, TableState
 
-__all__ = ["KeyedMapState"]
+__all__ = ["ABSENT", "KeyedMapState"]
 
-_ABSENT: Any = object()
+ABSENT: Any = object()
+"""Stands for an entry that is not there."""
 
 
 class _Entries:
@@ -60,10 +61,10 @@ class KeyedMapState(TableState, MapState[Any, Any]):
 
     def get(self, key: Any) -> Any:  # noqa: D102
         value = self._entry(key)
-        return None if value is _ABSENT else value
+        return None if value is ABSENT else value
 
     def contains(self, key: Any) -> bool:  # noqa: D102
-        return self._entry(key) is not _ABSENT
+        return self._entry(key) is not ABSENT
 
     def put(self, key: Any, value: Any) -> None:  # noqa: D102
         if value.__class__ is not self._plain and value is not None:
@@ -80,7 +81,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
     def remove(self, key: Any) -> None:  # noqa: D102
         code = self._code(key)
         entries = self._entries()
-        entries.cache[code] = _ABSENT
+        entries.cache[code] = ABSENT
         entries.written.add(code)
 
     def clear(self) -> None:  # noqa: D102
@@ -102,7 +103,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
 
     def is_empty(self) -> bool:  # noqa: D102
         entries = self._entries()
-        if any(value is not _ABSENT for value in entries.cache.values()):
+        if any(value is not ABSENT for value in entries.cache.values()):
             return False
         return entries.complete or all(code in entries.cache for code, _ in self._stored())
 
@@ -123,7 +124,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
         present = []
         gone = {code for code, _ in self._stored(index)} if entries.cleared else set()
         for code in sorted(entries.written):
-            if entries.cache[code] is _ABSENT:
+            if entries.cache[code] is ABSENT:
                 gone.add(code)
             else:
                 present.append(code)
@@ -164,7 +165,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
         if not entries.complete:
             scope = self._scope
             data = scope.store.get(self._prefix + scope.routed[scope.current] + code)
-        value = entries.cache[code] = _ABSENT if data is None else self._decoded(data)
+        value = entries.cache[code] = ABSENT if data is None else self._decoded(data)
         return value
 
     def _present(self) -> Iterable[tuple[bytes, Any]]:
@@ -175,7 +176,7 @@ class KeyedMapState(TableState, MapState[Any, Any]):
             entries.cache = loaded
             entries.complete = True
         cache = entries.cache
-        return [(code, cache[code]) for code in sorted(cache) if cache[code] is not _ABSENT]
+        return [(code, cache[code]) for code in sorted(cache) if cache[code] is not ABSENT]
 
     def _stored(self, index: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the map keys and values that the store holds for a key."""

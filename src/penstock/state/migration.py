@@ -14,6 +14,7 @@ from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.evolution import Incompatible, Migration, compatibility
 from penstock.state.serializers import serializer_for
+from penstock.state.stamps import add_stamps, split_stamps, stamped
 from penstock.state.table import MAP_STATE, NO_VALUE, TableInfo, table_prefix
 from penstock.state.type_text import parse
 
@@ -25,8 +26,29 @@ Rewrite = Callable[[bytes], bytes]
 def rewriter(old: TableInfo, new: TableInfo) -> Rewrite | Incompatible | None:
     """Return what makes stored values of one type those of another; None if they stay as they are.
 
-    Only the type of a state evolves, never its kind.
+    Only the type of a state and its time-to-live evolve, never its kind.
     """
+    rewrite = _of_type(old, new)
+    if isinstance(rewrite, Incompatible) or (old.ttl is None and new.ttl is None):
+        return rewrite
+    if old.ttl is not None and new.ttl is not None and rewrite is None:
+        return None
+    kind, body = new.kind, rewrite or _same
+    if old.ttl is None:
+        assert new.ttl is not None
+        since = new.ttl.since
+        return lambda data: add_stamps(body(data), kind, since)
+    if new.ttl is None:
+        return lambda data: body(split_stamps(data, kind)[1])
+
+    def under_stamps(data: bytes) -> bytes:
+        stamps, inner = split_stamps(data, kind)
+        return stamped(stamps, body(inner), kind)
+
+    return under_stamps
+
+
+def _of_type(old: TableInfo, new: TableInfo) -> Rewrite | Incompatible | None:
     if old.kind != new.kind:
         return Incompatible(f"a {old.kind} cannot become a {new.kind}")
     if old.windows != new.windows:
@@ -115,6 +137,10 @@ def _of_map_entries(before: TypeInformation, now: TypeInformation) -> Rewrite:
     assert isinstance(found, Migration)
     rewrite = _of_values(before.value, now.value, found)
     return lambda data: NO_VALUE if data == NO_VALUE else rewrite(data)
+
+
+def _same(data: bytes) -> bytes:
+    return data
 
 
 class RewritingStore(StateStore):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.state.table import TableInfo
+from penstock.state.table import TableInfo, TableTtl
 
 __all__ = ["SavepointFile"]
 
@@ -30,8 +30,9 @@ class SavepointFile(msgspec.Struct, frozen=True, omit_defaults=True):
     first_key_group: int
     stop_key_group: int
     windows: str = ""
+    ttl: TableTtl | None = None
 
     @property
     def info(self) -> TableInfo:
         """What the registry of the subtask said about the state."""
-        return TableInfo(self.table, self.kind, self.type, self.generation, self.windows)
+        return TableInfo(self.table, self.kind, self.type, self.generation, self.windows, self.ttl)

@@ -54,7 +54,7 @@ class KeyScope:
     States are lists with one place per number, which is what makes them fast.
     """
 
-    __slots__ = ("_keys", "_order", "codec", "current", "routed", "step", "store", "windows")
+    __slots__ = ("_keys", "_order", "codec", "current", "now", "routed", "step", "store", "windows")
 
     store: StateStore
 
@@ -64,6 +64,8 @@ class KeyScope:
         self.windows = ""
         """How the window behind each key is encoded, where there is one."""
         self.current: int = NO_KEY
+        self.now = 0
+        """Processing time in milliseconds; it stands still during a micro-batch."""
         self.routed: list[bytes] = []
         self._keys: list[Any] = []
         self._order: list[int] | None = None

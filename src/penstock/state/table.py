@@ -17,16 +17,19 @@ from penstock.datastream.state import State
 from penstock.errors import StateTypeMismatchError, TypeMismatchError
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
+from penstock.state.lifetime import Lifetime
 from penstock.state.scope import KeyScope
 from penstock.state.type_text import spell
 
 __all__ = [
+    "LIST_STATE",
     "MAP_STATE",
     "NO_VALUE",
     "RAW_STATE",
     "REGISTRY",
     "TableInfo",
     "TableState",
+    "TableTtl",
     "read_registry",
     "registry_key",
     "table_prefix",
@@ -34,6 +37,10 @@ __all__ = [
 
 REGISTRY = 0
 
+LEAST_SWEPT = 1000
+"""Entries of a table that a micro-batch looks at for expired ones, however few keys it has."""
+
+LIST_STATE = "list state"
 MAP_STATE = "map state"
 RAW_STATE = "raw state"
 
@@ -41,6 +48,23 @@ NO_VALUE = b""
 """What a map state stores for a key that is there with None; no value encodes to no bytes."""
 
 _pack = msgspec.msgpack.Encoder().encode
+
+
+class TableTtl(msgspec.Struct, frozen=True, array_like=True):
+    """What the registry says about a state whose values expire; all times in milliseconds.
+
+    ``since`` is when the state got its time-to-live: values from before count as written then.
+    ``cursor`` to ``due`` say where the walk over its entries stands (`penstock.state.sweep`): the
+    key it goes on at, when it began, the oldest stamp it left, and when the next one may begin.
+    """
+
+    millis: int
+    since: int
+    in_full_snapshot: bool
+    cursor: bytes = b""
+    began: int = 0
+    oldest: int = 0
+    due: int = 0
 
 
 class TableInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -56,13 +80,17 @@ class TableInfo(msgspec.Struct, frozen=True, array_like=True):
     type: str
     generation: int = 0
     windows: str = ""
+    ttl: TableTtl | None = None
 
     def __str__(self) -> str:
         per_window = f" per {self.windows} window" if self.windows else ""
-        return f"{self.kind} of {self.type}{per_window}"
+        lives = "" if self.ttl is None else f" with a time-to-live of {self.ttl.millis} ms"
+        return f"{self.kind} of {self.type}{per_window}{lives}"
 
     def encode(self) -> bytes:
         """Return the registry entry's value."""
+        if self.ttl is not None:
+            return _pack(self)
         # States without windows were written before there were any.
         facts = (self.table, self.kind, self.type, self.generation)
         return _pack((*facts, self.windows) if self.windows else facts)
@@ -77,6 +105,7 @@ class TableState(State):
     __slots__ = ("_prefix", "_scope", "name", "type_text")
 
     kind: str
+    lifetime: Lifetime | None = None
 
     def __init__(self, scope: KeyScope, name: str, type_info: TypeInformation) -> None:
         self._scope = scope
@@ -86,11 +115,18 @@ class TableState(State):
 
     def info(self, table: int, generation: int = 0) -> TableInfo:
         """Return the registry entry of this state under a table id."""
-        return TableInfo(table, self.kind, self.type_text, generation, self._scope.windows)
+        ttl, lives = None, self.lifetime
+        if lives is not None:
+            ttl = TableTtl(lives.millis, self._scope.now, lives.in_full_snapshot)
+        return TableInfo(table, self.kind, self.type_text, generation, self._scope.windows, ttl)
 
     def is_as(self, info: TableInfo) -> bool:
-        """Tell whether a registry entry describes a state of this kind and type."""
-        return info == self.info(info.table, info.generation)
+        """Tell whether a registry entry describes a state of this kind, type and lifetime."""
+        mine = self.info(info.table, info.generation)
+        if mine.ttl is not None and info.ttl is not None:
+            ttl = TableTtl(info.ttl.millis, mine.ttl.since, info.ttl.in_full_snapshot)
+            info = msgspec.structs.replace(info, ttl=ttl)
+        return info == mine
 
     def bind(self, table: int) -> None:
         """Forget all values and begin a new micro-batch on the given table."""
@@ -108,6 +144,18 @@ class TableState(State):
     @abstractmethod
     def take_changes(self, delta: Delta) -> None:
         """Append what was written since the last call to a delta, in key order."""
+
+    def to_sweep(self) -> int:
+        """Return how many entries of its table to look at for expired ones."""
+        lives = self.lifetime
+        if lives is None or not lives.entries_per_key:
+            return 0
+        keys = len(self._scope.routed) if lives.every_key else self._touched()
+        return max(LEAST_SWEPT, lives.entries_per_key * keys)
+
+    def _touched(self) -> int:
+        """Return for how many keys the state was used in this micro-batch."""
+        return 0
 
     @abstractmethod
     def _reset(self, count: int) -> None: ...

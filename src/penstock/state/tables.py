@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.errors import StateTypeChangedError
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.evolution import Incompatible
 from penstock.state.migration import RewritingStore, rewriter
 from penstock.state.scope import KeyScope
+from penstock.state.stamps import prune_of
+from penstock.state.sweep import sweep
 from penstock.state.table import (
     TableInfo,
     TableState,
@@ -26,7 +30,15 @@ class Tables:
     all reads show the new type, and the delta holds the whole table rewritten.
     """
 
-    __slots__ = ("_registry", "_scopes", "_step", "_unregistered", "_unwritten", "store")
+    __slots__ = (
+        "_is_swept",
+        "_registry",
+        "_scopes",
+        "_step",
+        "_unregistered",
+        "_unwritten",
+        "store",
+    )
 
     store: StateStore
     """What the tables are in, as it reads now: migrated tables in their new type."""
@@ -37,6 +49,7 @@ class Tables:
         self._registry: dict[str, TableInfo] = {}
         self._unregistered: dict[str, TableInfo] = {}
         self._unwritten: dict[str, RewritingStore] = {}
+        self._is_swept = False
 
     def read_by(self, scope: KeyScope) -> None:
         """Let a scope read what is in the tables."""
@@ -48,6 +61,7 @@ class Tables:
         self._registry = read_registry(store)
         self._unregistered = {}
         self._unwritten = {}
+        self._is_swept = False
 
     def table_of(self, state: TableState) -> int:
         """Return the table of a state, which it is given, or which is migrated, if need be."""
@@ -61,18 +75,44 @@ class Tables:
 
     def take_changes(self, states: list[TableState], delta: Delta) -> None:
         """Append what is new in the registry and in the tables of these states, in key order."""
+        swept = self._sweep(states)
         for name in sorted(self._unregistered):
             delta.keys.append(registry_key(name))
             delta.values.append(self._unregistered[name].encode())
         self._unregistered = {}
         for state in sorted(states, key=self.table_of):
-            rewriting = self._unwritten.pop(state.name, None)
-            if rewriting is None:
+            rewriting, found = self._unwritten.pop(state.name, None), swept.get(state.name)
+            if rewriting is None and not found:
                 state.take_changes(delta)
+                continue
+            changes = Delta()
+            state.take_changes(changes)
+            if found:
+                changes.put_under(found)
+            if rewriting is None:
+                delta.extend(changes)
             else:
-                changes = Delta()
-                state.take_changes(changes)
                 rewriting.add_unwritten(table_prefix(self.table_of(state)), changes, delta)
+
+    def _sweep(self, states: list[TableState]) -> dict[str, dict[bytes, bytes | None]]:
+        """Look for what has expired, a part of each table at a time; once per micro-batch."""
+        if self._is_swept:
+            return {}
+        self._is_swept = True
+        now = self._scopes[0].now
+        found = {}
+        for state in states:
+            at_most = state.to_sweep()
+            if not at_most:
+                continue
+            info = self._registry[state.name]
+            assert info.ttl is not None
+            prefix, prune = table_prefix(info.table), prune_of(info.kind)
+            swept = sweep(self.store, prefix, info.ttl, prune, now, at_most)
+            found[state.name] = swept.found
+            if swept.ttl != info.ttl:
+                self._register(state.name, msgspec.structs.replace(info, ttl=swept.ttl))
+        return found
 
     def _register(self, name: str, info: TableInfo) -> TableInfo:
         self._registry[name] = self._unregistered[name] = info
@@ -80,6 +120,9 @@ class Tables:
 
     def _migrate(self, state: TableState, known: TableInfo) -> TableInfo:
         declared = state.info(known.table, known.generation + 1)
+        if known.ttl is not None and declared.ttl is not None:
+            ttl = msgspec.structs.replace(declared.ttl, since=known.ttl.since)
+            declared = msgspec.structs.replace(declared, ttl=ttl)
         rewrite = rewriter(known, declared)
         if isinstance(rewrite, Incompatible):
             raise StateTypeChangedError(

@@ -352,7 +352,7 @@ class _Run:
         self._rebuilt = store.was_rebuilt
         try:
             self._take_snapshot(store)
-            states.bind(store, given.routed_keys)
+            states.bind(store, given.routed_keys, now=self._instruction.now)
             self._start()
             self._clock.mark("open state")
             out, broadcast = chain.behind(head), self._operators.broadcast

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from penstock.common import Row, Time, Types
+from penstock.common import Row, Types
 from penstock.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     RawStateDescriptor,
     ReducingStateDescriptor,
-    StateTtlConfig,
     ValueStateDescriptor,
 )
 from penstock.errors import (
-    InvalidJobError,
     StateDeclaredTwiceError,
     StateTypeChangedError,
     StateTypeMismatchError,
@@ -409,11 +407,3 @@ def test_many_untouched_states_cost_no_delta(job: Job) -> None:
     assert len(job.commit()) == 3, "the registry only"
     job.bind(["a"])
     assert len(job.commit()) == 0
-
-
-def test_state_that_should_expire_is_refused_rather_than_kept_for_ever() -> None:
-    descriptor = ValueStateDescriptor("seen", Types.LONG())
-    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
-    states = KeyedStates("count", KeyCodec())
-    with pytest.raises(InvalidJobError, match="'seen' of step 'count' has a time-to-live"):
-        states.get_state(descriptor)
