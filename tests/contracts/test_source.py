@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -30,6 +31,7 @@ from penstock.connectors.source import (
     SplitRange,
 )
 from penstock.connectors.text_lines import StreamFormat
+from penstock.datastream.formats.avro import AvroReaderFormat, AvroSchema
 from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.formats.json import JsonReaderFormat, JsonRowDeserializationSchema
 from penstock.datastream.formats.parquet import ParquetColumnarRowInputFormat
@@ -114,6 +116,16 @@ def parquet_files(work_dir: Path) -> Made:
     return FileSource.for_bulk_file_format(reader, work_dir / "p").build(), rows
 
 
+def avro_files(work_dir: Path) -> Made:
+    fields = [{"name": "n", "type": "long"}, {"name": "text", "type": "string"}]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    records = [{"n": number, "text": line} for number, line in enumerate(LINES)]
+    with (work_dir / "avro").open("wb") as file:
+        fastavro.writer(file, schema, records, codec="deflate", sync_interval=300)
+    reader = AvroReaderFormat.for_generic_record(AvroSchema(json.dumps(schema)))
+    return FileSource.for_record_stream_format(reader, work_dir / "avro").build(), records
+
+
 def a_logged_socket(work_dir: Path) -> Made:
     log = IngestionLog(work_dir / "ingestion-log", segment_bytes=1000, segment_blocks=5)
     encoded = [line.encode() for line in LINES]
@@ -135,6 +147,7 @@ MAKERS: list[Callable[[Path], Made]] = [
     csv_files,
     json_files,
     parquet_files,
+    avro_files,
     a_logged_socket,
 ]
 

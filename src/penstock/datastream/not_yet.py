@@ -41,7 +41,7 @@ NAMES: Mapping[str, str] = {
 
 METHODS: Mapping[str, str] = {
     **dict.fromkeys(["window", "window_all", "count_window", "output"], _COMING),
-    **dict.fromkeys(["add_source", "create_input"], _SOURCES),
+    "add_source": _SOURCES,
     "add_sink": _SINKS,
     "register_cached_file": (
         "has no reader in PyFlink's functions either: put the file where all workers see it, or "

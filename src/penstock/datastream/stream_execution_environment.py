@@ -25,6 +25,7 @@ from penstock.common.known_options import (
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.typeinfo import TypeInformation, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.avro_files import AvroInputFormat
 from penstock.connectors.collect import CollectSink
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket import SocketSource
@@ -189,6 +190,15 @@ class StreamExecutionEnvironment(RuntimeSettings):
             )
             raise InvalidJobError(message)
         return self._source(f"Source: {source_name}", source, type_info)
+
+    def create_input(
+        self, input_format: AvroInputFormat, type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """Make a stream of what an input format reads, of which there is one: for Avro files."""
+        if not isinstance(input_format, AvroInputFormat):
+            message = f"create_input() needs an AvroInputFormat; got {input_format!r}"
+            raise InvalidJobError(message)
+        return self._source("Source: Custom File Source", input_format.source(), type_info)
 
     def socket_text_stream(self, hostname: str, port: int) -> DataStream:
         """Make a stream of the lines a server sends; each is made durable before it is used."""

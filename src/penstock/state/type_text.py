@@ -54,7 +54,9 @@ _OF_ONE: dict[str, Callable[[TypeInformation], TypeInformation]] = {
 def spell(type_info: TypeInformation) -> str:
     """Return the text of a type."""
     match type_info:
-        case BasicTypeInfo() | SqlTimeTypeInfo() | PickledBytesTypeInfo():
+        case PickledBytesTypeInfo():
+            return PICKLED
+        case BasicTypeInfo() | SqlTimeTypeInfo():
             return _SINGLE_NAMES[type_info]
         case ListTypeInfo(element):
             return f"LIST({spell(element)})"

@@ -140,7 +140,6 @@ def test_jars_for_flink_are_accepted_with_a_warning(caplog: pytest.LogCaptureFix
     ("method", "said"),
     [
         ("add_source", "use from_source"),
-        ("create_input", "use from_source"),
         ("set_python_requirements", "install them where the workers run"),
         ("add_python_archive", "spark.archives"),
         ("set_python_executable", "PYSPARK_PYTHON"),
