@@ -39,6 +39,8 @@ from penstock.graph.transformation import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from penstock.datastream.collecting import CloseableIterator
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
@@ -192,6 +194,34 @@ class DataStream(Step):
         where a slow step shall not hold up the one before it. Ours, not PyFlink's.
         """
         return self._then(OperatorKind.DECOUPLE, name, None, self._type)
+
+    def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataStream:
+        """Let Spark itself run a plan over the rows: projections, filters, built-in functions.
+
+        The function is called when the program is built, and again where the job is started; it
+        gets the rows as a DataFrame and gives another one back. The stream needs a declared row
+        type; what comes out has the type of the new columns. Ours, not PyFlink's.
+
+        Raises:
+            InvalidJobError: the plan does not take rows one by one; it says what to use instead.
+        """
+        from penstock.spark.native_step import transform_step
+
+        step = transform_step(self._env.get_spark_session(), func, self._type)
+        return self._values()._then(OperatorKind.NATIVE, "Transform", step, step.output_type)
+
+    def sql(self, query: str) -> DataStream:
+        """Let Spark itself run a query over the rows, which it finds in the view `stream`.
+
+        As `transform`, with the session's views and functions at hand. Ours, not PyFlink's.
+
+        Raises:
+            InvalidJobError: the query does not take rows one by one; it says what to use instead.
+        """
+        from penstock.spark.native_step import sql_step
+
+        step = sql_step(self._env.get_spark_session(), query, self._type)
+        return self._values()._then(OperatorKind.NATIVE, "SQL", step, step.output_type)
 
     def rebalance(self) -> DataStream:
         """Deal records out in turn."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.graph.plan import Channel, Plan, Stage
-from penstock.graph.transformation import OperatorKind
 from penstock.ids import ChannelId, StageId
 
 
@@ -56,13 +55,13 @@ def group_stages(
 
     A stage goes with its producers if all of them are in one group. Fed by two groups it begins
     one of its own, so a group reads one source or channels, and so does a stage that was
-    decoupled: it is to keep its own pace.
+    decoupled, which is to keep its own pace, or whose rows the engine reads out of channels.
     """
     group_of: dict[StageId, int] = {}
     members: list[list[Stage]] = []
     for stage in plan.stages:
         feeding = {group_of[c.producer] for c in stage.inputs}
-        is_cut = _is_cut(stage) or any(c.id in logged for c in stage.inputs)
+        is_cut = stage.head.kind.begins_stage or any(c.id in logged for c in stage.inputs)
         if transport is Transport.SHUFFLE and len(feeding) == 1 and not is_cut:
             group_of[stage.id] = feeding.pop()
         else:
@@ -70,10 +69,6 @@ def group_stages(
             members.append([])
         members[group_of[stage.id]].append(stage)
     return tuple(_group(stages) for stages in members)
-
-
-def _is_cut(stage: Stage) -> bool:
-    return stage.head.kind is OperatorKind.DECOUPLE
 
 
 def _group(stages: list[Stage]) -> Group:

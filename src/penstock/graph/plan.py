@@ -169,7 +169,7 @@ def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan
 
 
 def _chains(node: Node, nodes: dict[int, Node]) -> bool:
-    if len(node.inputs) != 1 or not node.may_chain or node.kind is OperatorKind.DECOUPLE:
+    if len(node.inputs) != 1 or not node.may_chain or node.kind.begins_stage:
         return False
     source = nodes[node.inputs[0].source]
     if not source.may_be_followed:

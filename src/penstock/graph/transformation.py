@@ -42,12 +42,19 @@ class OperatorKind(Enum):
     """Waits for something outside, many records at a time."""
     DECOUPLE = "decouple"
     """Does nothing: it begins a stage, so that what is behind it keeps its own pace."""
+    NATIVE = "native"
+    """A plan that the engine runs over the rows of its input, at the head of a stage."""
     SINK = "sink"
 
     @property
     def is_keyed(self) -> bool:
         """Whether the operator has keyed state."""
         return self in _KEYED
+
+    @property
+    def begins_stage(self) -> bool:
+        """Whether it never goes behind another step in the same stage, nor in the same group."""
+        return self in (OperatorKind.DECOUPLE, OperatorKind.NATIVE)
 
     @property
     def has_two_inputs(self) -> bool:

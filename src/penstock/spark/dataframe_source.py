@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import types as spark_types
 
 from penstock.common.row import Row
-from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.source import (
     Boundedness,
     Chunk,
@@ -19,19 +18,7 @@ from penstock.connectors.source import (
     SplitRange,
 )
 from penstock.errors import InvalidJobError
-
-_BASIC: dict[type[spark_types.DataType], TypeInformation] = {
-    spark_types.StringType: Types.STRING(),
-    spark_types.BooleanType: Types.BOOLEAN(),
-    spark_types.ByteType: Types.BYTE(),
-    spark_types.ShortType: Types.SHORT(),
-    spark_types.IntegerType: Types.INT(),
-    spark_types.LongType: Types.LONG(),
-    spark_types.FloatType: Types.FLOAT(),
-    spark_types.DoubleType: Types.DOUBLE(),
-    spark_types.DecimalType: Types.BIG_DEC(),
-    spark_types.DateType: Types.SQL_DATE(),
-}
+from penstock.spark.row_types import RowsOfBatches, row_type_of
 
 
 class DataFrameSource(Source):
@@ -45,7 +32,7 @@ class DataFrameSource(Source):
             message = "from_dataframe() takes a batch DataFrame; this one is a stream (readStream)"
             raise InvalidJobError(message)
         self.df: DataFrame | None = df
-        self._type = _row_type(df.schema)
+        self._type = row_type_of(df.schema)
 
     def __getstate__(self) -> RowTypeInfo:
         return self._type
@@ -72,10 +59,7 @@ class DataFrameSource(Source):
 
     def read_batches(self, batches: Iterator[Any]) -> Iterator[list[Row]]:
         """Turn Arrow record batches, inside a task, into rows."""
-        make = Row(*self._type.field_names)
-        for batch in batches:
-            columns = [column.to_pylist() for column in batch.columns]
-            yield [make(*values) for values in zip(*columns, strict=True)]
+        yield from map(RowsOfBatches(self._type), batches)
 
 
 class _Once(SourceEnumerator):
@@ -96,14 +80,3 @@ class _Once(SourceEnumerator):
 
     def finished(self) -> bool:
         return self._done
-
-
-def _row_type(schema: spark_types.StructType) -> RowTypeInfo:
-    return RowTypeInfo(
-        tuple(_type_of(f.dataType) for f in schema.fields), tuple(f.name for f in schema.fields)
-    )
-
-
-def _type_of(kind: spark_types.DataType) -> TypeInformation:
-    # Everything Arrow gives as another Python value than Flink's types have stays untyped.
-    return _BASIC.get(type(kind)) or Types.PICKLED_BYTE_ARRAY()

@@ -6,16 +6,30 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TypeAlias
 
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.connectors.source import SparkRead, SparkSource
 from penstock.errors import RuntimeSetupError
 from penstock.graph.groups import Group
 from penstock.spark.dataframe_source import DataFrameSource
+from penstock.spark.native_step import NativeStep
 from penstock.task.messages import SubtaskWork
 
 Frame: TypeAlias = Callable[[Sequence[SubtaskWork]], DataFrame]
 """Makes the DataFrame of one micro-batch."""
+
+
+class LastingFrame:
+    """A DataFrame that is the same for all micro-batches: planned once, and run for each."""
+
+    def __init__(self, df: DataFrame) -> None:
+        self.df = df
+
+    def __call__(self, work: Sequence[SubtaskWork]) -> DataFrame:
+        """Return it."""
+        return self.df
+
 
 _PLANNED_PLAINLY = {
     # Else partitions of readers that have one each would be put together.
@@ -26,9 +40,14 @@ _PLANNED_PLAINLY = {
 }
 
 
-def frame_of(session: SparkSession, group: Group) -> Frame | None:
-    """Tell how Spark reads a group's source; None if the tasks do that, or there is no source."""
+def frame_of(session: SparkSession, group: Group, task: Broadcast[bytes]) -> Frame | None:
+    """Tell how Spark reads a group's input; None if the tasks do that.
+
+    `task` is the group's first stage as it is shipped.
+    """
     source, parallelism = group.head.head.function, group.head.parallelism
+    if isinstance(source, NativeStep):
+        return LastingFrame(source.frame(session, group.head, task))
     if isinstance(source, DataFrameSource):
         assert source.df is not None
         whole = source.df.coalesce(parallelism)

@@ -13,14 +13,22 @@ from typing import Any
 import pyarrow as pa
 from pyspark import RDD, Broadcast, TaskContext
 from pyspark.serializers import pack_long
+from pyspark.sql import DataFrame
 
 from penstock.graph.groups import Group
 from penstock.graph.seating import Seating, seating
 from penstock.ids import StageId
 from penstock.spark.anchors import Anchors, drain, raw
-from penstock.spark.frames import Frame
+from penstock.spark.frames import Frame, LastingFrame
+from penstock.spark.told import told_instructions
 from penstock.task.level import Level
-from penstock.task.messages import Instruction, SubtaskWork, decode_instructions, encode
+from penstock.task.messages import (
+    Instruction,
+    SubtaskWork,
+    decode_instructions,
+    encode,
+    has_input,
+)
 
 
 class GroupJob:
@@ -35,6 +43,8 @@ class GroupJob:
     ) -> None:
         self.seating = seating(group)
         self._frame = frame
+        self._lasting: RDD[bytes] | None = None
+        """The first level over a frame that is the same for all micro-batches."""
         self._tasks = {s.id: tasks[s.id] for s in group.stages}
         self._anchors = anchors
         self._meetings = [
@@ -60,11 +70,14 @@ class GroupJob:
             self._anchors.forget(shuffles)
 
     def _first(self, runner: _LevelRunner, work: Sequence[SubtaskWork]) -> RDD[bytes]:
-        # Only with ranges there is something to read; functions are told things without.
-        if self._frame is None or not any(w.ranges for w in work):
+        # Without something to read, functions are told things.
+        if self._frame is None or not has_input(work):
             return raw(self._meetings[0].rdd, runner)
-        frame = self._frame(work).mapInArrow(runner.of_batches, "partition long, parcel binary")
-        return raw(frame.rdd, _addressed)
+        if not isinstance(self._frame, LastingFrame):
+            return _parcels(self._frame(work), runner)
+        if self._lasting is None:
+            self._lasting = _parcels(self._frame.df, runner.of_any_micro_batch())
+        return self._lasting
 
     def _runner(self, level: int, instructions: list[Instruction]) -> _LevelRunner:
         mine = [stage for stage, _ in self.seating.levels[level]]
@@ -84,7 +97,7 @@ class _LevelRunner:
         self,
         seats: Seating,
         level: int,
-        instructions: bytes,
+        instructions: bytes | None,
         tasks: dict[StageId, Broadcast[bytes]],
         path: list[str],
     ) -> None:
@@ -93,6 +106,10 @@ class _LevelRunner:
         self._instructions = instructions
         self._tasks = tasks
         self._path = path
+
+    def of_any_micro_batch(self) -> _LevelRunner:
+        """Return the same for a job that says in another way which micro-batch it is."""
+        return _LevelRunner(self._seats, self._level, None, self._tasks, self._path)
 
     def __call__(self, index: int, incoming: Iterable[bytes]) -> Iterator[bytes]:
         """Run the subtask of a partition over the parcels that came to it."""
@@ -117,7 +134,11 @@ class _LevelRunner:
         sys.path.extend(p for p in self._path if p not in sys.path)
         context = TaskContext.get()
         assert context is not None
-        level = Level(self._seats, self._level, decode_instructions(self._instructions))
+        if self._instructions is None:
+            instructions = told_instructions(context)
+        else:
+            instructions = decode_instructions(self._instructions)
+        level = Level(self._seats, self._level, instructions)
         attempt = context.taskAttemptId(), context.attemptNumber()
         yield from level.run(context.partitionId(), attempt, self._task, incoming, batches)
         drain(incoming)
@@ -125,6 +146,11 @@ class _LevelRunner:
     def _task(self, stage: StageId) -> bytes:
         task: bytes = self._tasks[stage].value
         return task
+
+
+def _parcels(frame: DataFrame, runner: _LevelRunner) -> RDD[bytes]:
+    parcels = frame.mapInArrow(runner.of_batches, "partition long, parcel binary")
+    return raw(parcels.rdd, _addressed)
 
 
 def _addressed(_: int, rows: Iterable[Any]) -> Iterator[bytes]:

@@ -1,9 +1,8 @@
 """Micro-batches as Spark jobs over cached anchors.
 
 A stage that runs alone has one RDD, built once: the anchor with `run_subtask` mapped over it. A
-micro-batch is one more run of that RDD; which one it is travels as a local property of the
-job, bound to it by Spark, so a retried task can only ever read its own instruction. Stages that
-run together are a `GroupJob`.
+micro-batch is one more run of that RDD; which one it is travels with the job (`spark.told`).
+Stages that run together are a `GroupJob`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD, Broadcast, TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import PenstockError
 from penstock.graph.groups import Group
@@ -28,22 +27,21 @@ from penstock.ids import StageId
 from penstock.job.submitter import MicroBatchLostError, R, W
 from penstock.spark.anchors import Anchors, drain
 from penstock.spark.dataframe_source import DataFrameSource
-from penstock.spark.frames import Frame, frame_of
+from penstock.spark.frames import Frame, LastingFrame, frame_of
 from penstock.spark.group_job import GroupJob
+from penstock.spark.told import tell, told_instructions
 from penstock.task.failure import pack, unpack
 from penstock.task.level import by_member
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
     decode_acknowledgement,
-    decode_instructions,
     encode,
+    has_input,
 )
 from penstock.task.subtask import TaskAttempt, run_subtask
 
 logger = logging.getLogger("penstock.spark")
-
-_INSTRUCTION = "penstock.instruction"
 
 
 class SparkSubmitter:
@@ -74,7 +72,10 @@ class SparkSubmitter:
         self._groups = {group.head.id: group for group in groups}
         self._generations: dict[StageId, int] = {}
         """Of the anchors that a group uses, by its first stage."""
-        self._frames = {group.head.id: frame_of(session, group) for group in groups}
+        self._frames = {
+            group.head.id: frame_of(session, group, self._broadcasts[group.head.id])
+            for group in groups
+        }
         self._thread = threading.local()
         self._enter("anchors")
         for group in groups:
@@ -87,15 +88,14 @@ class SparkSubmitter:
         self._anchors.follow_executors()
         if self._generations[head] != self._anchors.generation:
             self._prepare(self._groups[head])
+        tell(self._context, path)
         if head in self._group_jobs:
             job = self._group_jobs[head]
             rows = _collect(lambda: job.run(instructions))
             acks = by_member(rows, job.seating)
         else:
-            self._context.setLocalProperty(_INSTRUCTION, str(path))
-            reads = any(work.ranges for work in instructions[0].work)
-            # Only with ranges there is something to read; functions are told things without.
-            if reads and head in self._frame_jobs:
+            # Without something to read, functions are told things.
+            if has_input(instructions[0].work) and head in self._frame_jobs:
                 frame_job = self._frame_jobs[head]
                 rows = _collect(lambda: frame_job(instructions[0]))
             else:
@@ -158,7 +158,10 @@ class SparkSubmitter:
         stage = group.head
         runner = _SubtaskRunner(self._broadcasts[stage.id], sys.path)
         frame = self._frames[stage.id]
-        if frame is not None:
+        if isinstance(frame, LastingFrame):
+            acks = _acknowledged(frame.df, runner)
+            self._frame_jobs[stage.id] = lambda _: _rows(acks)
+        elif frame is not None:
             self._frame_jobs[stage.id] = partial(_read_and_run, frame, runner)
         anchor = self._anchors.plain(stage.parallelism)
         self._jobs[stage.id] = anchor.mapPartitions(runner).collect
@@ -177,7 +180,14 @@ class SparkSubmitter:
 
 
 def _read_and_run(frame: Frame, runner: _SubtaskRunner, instruction: Instruction) -> list[bytes]:
-    acks = frame(instruction.work).mapInArrow(runner.of_batches, "ack binary")
+    return _rows(_acknowledged(frame(instruction.work), runner))
+
+
+def _acknowledged(frame: DataFrame, runner: _SubtaskRunner) -> DataFrame:
+    return frame.mapInArrow(runner.of_batches, "ack binary")
+
+
+def _rows(acks: DataFrame) -> list[bytes]:
     return [bytes(row.ack) for row in acks.collect()]
 
 
@@ -214,9 +224,7 @@ class _SubtaskRunner:
         sys.path.extend(p for p in self._path if p not in sys.path)
         context = TaskContext.get()
         assert context is not None
-        path = context.getLocalProperty(_INSTRUCTION)
-        assert path is not None
-        (instruction,) = decode_instructions(Path(path).read_bytes())
+        (instruction,) = told_instructions(context)
         who = TaskAttempt(context.partitionId(), context.taskAttemptId(), context.attemptNumber())
         return instruction, who
 

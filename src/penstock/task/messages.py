@@ -7,6 +7,7 @@ the task staged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -37,6 +38,16 @@ class SubtaskWork(msgspec.Struct, frozen=True):
     """By operator uid, the version the micro-batch before left; nothing in a job's first."""
     restored: bool = False
     """Whether the job goes on from a checkpoint, also for an operator that has nothing in it."""
+
+    @property
+    def rows(self) -> int:
+        """How many records wait for it in channels."""
+        return sum(s.rows for reads in self.segments.values() for r in reads for s in r.slices)
+
+
+def has_input(work: Sequence[SubtaskWork]) -> bool:
+    """Tell whether any subtask has something to read."""
+    return any(w.ranges or w.segments for w in work)
 
 
 class NoticeKind(StrEnum):

@@ -21,7 +21,7 @@ from penstock.common import pickling
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
 from penstock.datastream.functions import KeySelector, Partitioner
-from penstock.errors import PenstockError
+from penstock.errors import InvalidJobError, PenstockError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.graph.transformation import Exchange, OperatorKind
@@ -83,7 +83,7 @@ class _Live:
     operators: Operators
 
 
-_PASSING_ON = (OperatorKind.SOURCE, OperatorKind.DECOUPLE)
+_PASSING_ON = (OperatorKind.SOURCE, OperatorKind.DECOUPLE, OperatorKind.NATIVE)
 """Heads that hand every record on as it is."""
 
 _live: dict[tuple[tuple[str, AttemptId], StageId, int], _Live] = {}
@@ -288,7 +288,7 @@ class _Run:
         head = self._stage.head
         # Nothing between what comes in and the exchange: a source's columns stay columns.
         direct = len(self._stage.nodes) == 1 and len(emitters) == 1 and head.kind in _PASSING_ON
-        if head.kind is not OperatorKind.SOURCE:
+        if head.kind not in (OperatorKind.SOURCE, OperatorKind.NATIVE):
             pushes = chain.inputs(head, self._operators.broadcast)
             for part in self._parts(*self._broadcast_side, *self._element_side):
                 if direct:
@@ -297,12 +297,24 @@ class _Run:
                     self._push_all(part.values(), pushes[part.input], trim)
             return
         push = chain.behind(head)
-        for chunk in self._source_chunks(head, as_lists=not direct):
+        is_native = head.kind is OperatorKind.NATIVE
+        chunks = self._native_chunks(head) if is_native else self._source_chunks(head, not direct)
+        for chunk in chunks:
             if direct:
                 self._pass_on(chunk, emitters)
             else:
                 assert isinstance(chunk, list)
                 self._push_all(chunk, push, trim)
+        if is_native:
+            # What came in is not what came out of the plan.
+            self._records_in = self._work.rows
+
+    def _native_chunks(self, head: Node) -> Iterator[Chunk]:
+        if self._batches is not None:
+            yield from head.function.read_batches(self._batches)
+        elif self._work.rows:
+            message = f"step {head.name!r} is run by Spark, and this job does not run on Spark"
+            raise InvalidJobError(message)
 
     def _source_chunks(self, head: Node, as_lists: bool) -> Iterator[Chunk]:
         if self._batches is not None:

@@ -11,6 +11,7 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.graph.groups import Group, Transport, group_stages
 from penstock.graph.plan import Plan
 from penstock.graph.seating import Seat, seating
+from penstock.graph.transformation import OperatorKind
 from penstock.ids import ChannelId
 from tests.unit.support import environment, plan_of
 
@@ -160,3 +161,13 @@ def test_who_is_not_there_has_no_seat() -> None:
         seats.seat(group.head.outputs[0].consumer + 1, 0)  # type: ignore[arg-type]
     with pytest.raises(IndexError):
         seats.sitting(Seat(0, 1))
+
+
+def test_a_step_that_spark_runs_begins_a_stage_and_a_group() -> None:
+    def native(env: StreamExecutionEnvironment) -> DataStream:
+        rows = keyed(numbers(env))
+        return rows._then(OperatorKind.NATIVE, "Transform", None, None).map(str)
+
+    groups = shuffled(native)
+    assert members(groups) == [[0, 1], [2]]
+    assert [node.name for node in groups[-1].head.nodes][:2] == ["Transform", "Map"]
