@@ -117,7 +117,7 @@ PLANS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "batches": (lambda df: df.mapInArrow(lambda b: b, df.schema), "function of whole batches"),
     "time": (lambda df: df.select(f.current_timestamp().alias("t")), "asks for the time"),
     "no column": (lambda df: df.select("nobody"), r"failed to make its plan: .*nobody"),
-    "no frame": (lambda df: 7, "must give a DataFrame back; got 7"),  # type: ignore[dict-item, return-value]
+    "no frame": (lambda df: 7, "must give a DataFrame back; got 7"),
     "two names": (lambda df: df.select("n", "n"), "two columns 'n'"),
 }
 

@@ -18,7 +18,7 @@ Whose = tuple[str, str, int]
 def waiting_parts(task: StageTask, work: SubtaskWork) -> Iterator[Part]:
     """Yield the records of one subtask's micro-batch, channel by channel."""
     for channel in task.stage.inputs:
-        decode = decoder_for(task.types[channel.source_node])
+        decode = decoder_for(channel.record_type)
         for read in work.segments.get(channel.id, ()):
             path = task.layout.channel(channel.id) / read.name
             for part in read_slices(path, read.slices):
