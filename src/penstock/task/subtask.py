@@ -67,6 +67,13 @@ class StageTask:
     """The channels of its group, whose records the engine carries."""
 
 
+def load_task(shipped: bytes) -> StageTask:
+    """Return a stage out of what `ship` made of it."""
+    task: StageTask
+    _, task = pickling.loads(shipped)
+    return task
+
+
 @dataclass(frozen=True, slots=True)
 class TaskAttempt:
     """Who runs: Spark's facts about the task."""
@@ -218,8 +225,7 @@ class _Run:
             # It is of an execution that does not count: nor does what its close() says.
             with contextlib.suppress(StepFailed):
                 live.operators.close()
-        loaded: StageTask
-        _, loaded = pickling.loads(task)
+        loaded = load_task(task)
 
         def facts(node: Node) -> SubtaskFacts:
             return SubtaskFacts(

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 
 from penstock.channel.columns import decoder_for
 from penstock.channel.segment import read_slices
-from penstock.common import pickling
 from penstock.task.keyed import Part
 from penstock.task.messages import SubtaskWork
-from penstock.task.subtask import StageTask
+from penstock.task.subtask import StageTask, load_task
 
 Whose = tuple[str, str, int]
 """Job, attempt and stage: tells a shipped stage from all others that a worker may see."""
@@ -34,5 +33,5 @@ class LoadedTasks:
     def __call__(self, whose: Whose, load: Callable[[], bytes]) -> StageTask:
         """Return a stage, loaded if it is not the one of before."""
         if self._last is None or self._last[0] != whose:
-            self._last = whose, pickling.loads(load())
+            self._last = whose, load_task(load())
         return self._last[1]
