@@ -19,6 +19,7 @@ LAYERS: list[list[str]] = [
         "datastream.state",
         "datastream.state_ttl",
         "datastream.metrics",
+        "metrics",
         "datastream.functions",
         "datastream.output_tag",
         "datastream.async_functions",

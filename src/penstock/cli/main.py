@@ -14,6 +14,7 @@ from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from penstock.cli.history import checkpoints
 from penstock.cli.inspect import inspect_snapshot
 from penstock.cli.jobs import list_jobs
+from penstock.cli.metrics import metrics
 from penstock.cli.program import pyflink_option, run_program
 from penstock.cli.requests import cancel, savepoint, stop, trigger
 from penstock.cli.run import run
@@ -85,7 +86,7 @@ def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:
     return plans
 
 
-for command in (run, list_jobs, stop, cancel, savepoint, checkpoints, channels):
+for command in (run, list_jobs, stop, cancel, savepoint, checkpoints, channels, metrics):
     main.add_command(command)
 for command in (trigger, inspect_snapshot):
     checkpoint.add_command(command)

@@ -9,6 +9,7 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.metric_figures import MetricInfo
 from penstock.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from penstock.common.row import Row, RowKind
 from penstock.common.serialization import (
@@ -39,6 +40,7 @@ __all__ = [
     "JobExecutionResult",
     "JobID",
     "JobStatus",
+    "MetricInfo",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "Row",

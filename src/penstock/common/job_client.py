@@ -11,6 +11,7 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.metric_figures import MetricInfo
 from penstock.common.option_kinds import LOCAL_PATH
 from penstock.errors import InvalidJobError, PenstockError
 
@@ -39,6 +40,10 @@ class RunningJob(Protocol):
 
     def accumulators(self) -> dict[str, Any]:
         """Return what was counted in published micro-batches, by name."""
+        ...
+
+    def metrics(self) -> list[MetricInfo]:
+        """Return what functions measured in published micro-batches."""
         ...
 
     def micro_batches(self) -> list[Any]:
@@ -105,6 +110,10 @@ class JobClient:
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Return the counters so far, while the job runs or after it, however it ended."""
         return CompletableFuture(_done(self._job.accumulators()))
+
+    def get_metrics(self) -> list[MetricInfo]:
+        """Return what functions have measured so far, a `MetricInfo` for each metric of a step."""
+        return self._job.metrics()
 
     def get_micro_batches(self) -> list[Any]:
         """Return the newest published micro-batches, a `MicroBatchReport` each."""

@@ -22,6 +22,7 @@ from penstock.common.known_options import (
     RUNTIME_MODE,
     STATE_BACKEND,
 )
+from penstock.common.metric_figures import MetricInfo
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.typeinfo import TypeInformation, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
@@ -342,6 +343,10 @@ class _NeverRun:
     def accumulators(self) -> dict[str, Any]:
         """Return nothing."""
         return {}
+
+    def metrics(self) -> list[MetricInfo]:
+        """Return nothing."""
+        return []
 
     def micro_batches(self) -> list[Any]:
         """Return nothing."""

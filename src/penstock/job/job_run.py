@@ -20,6 +20,7 @@ from penstock.checkpoint.decider import RequestKind
 from penstock.checkpoint.history import ExceptionRecord
 from penstock.checkpoint.journal import EndStatus, JobEnded
 from penstock.checkpoint.store import Completed
+from penstock.common.metric_figures import MetricInfo
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import (
     CheckpointFailedError,
@@ -32,7 +33,7 @@ from penstock.job.attempt import Attempt
 from penstock.job.beginning import Beginning, Begun
 from penstock.job.books import Books, JobParts
 from penstock.job.channel_view import ChannelView
-from penstock.job.manifest import add_counts
+from penstock.job.metrics import JobMetrics
 from penstock.job.report import MicroBatchReport
 from penstock.job.requests import Requests
 from penstock.recovery.control import Control
@@ -68,7 +69,7 @@ class JobRun:
         self._requests = Requests(Control(self._dir), self) if self._outlives_the_driver else None
         self._lock = threading.Lock()
         self._reports: deque[MicroBatchReport] = deque(maxlen=_REPORTS_KEPT)
-        self._counters: dict[str, dict[str, int]] = {}
+        self._metrics = JobMetrics()
         self._restarts: list[Restart] = []
         self._begun: Begun | None = None
         self._ended = threading.Event()
@@ -141,7 +142,13 @@ class JobRun:
     def counters(self) -> dict[str, dict[str, int]]:
         """Return what functions counted in published micro-batches, by operator uid."""
         with self._lock:
-            return {uid: dict(counts) for uid, counts in self._counters.items()}
+            return self._metrics.counters()
+
+    def metrics(self) -> list[MetricInfo]:
+        """Return what functions measured in published micro-batches."""
+        names = {str(n.uid): n.name for s in self._parts.plan.stages for n in s.nodes}
+        with self._lock:
+            return self._metrics.facts(names)
 
     def channels(self) -> ChannelView | None:
         """Return the channels of the present attempt, None between two of them and at the end."""
@@ -340,4 +347,4 @@ class JobRun:
     ) -> None:
         with self._lock:
             self._reports.append(report)
-            add_counts(self._counters, counters)
+            self._metrics.take(counters, report.figures)

@@ -30,6 +30,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.metric_figures import MetricInfo
 from penstock.errors import JobAlreadyRunningError, JobCancelledError, UnwritablePathError
 from penstock.graph.groups import Group, Transport, group_stages
 from penstock.graph.plan import Plan
@@ -269,6 +270,10 @@ class LaunchedJob:
         """Return what waits in one channel, row by row."""
         none_waits = ChannelView(self._plan, {}, dict, lambda _: Path())
         return (self._run.channels() or none_waits).rows(channel, limit)
+
+    def metrics(self) -> list[MetricInfo]:
+        """Return what functions measured in published micro-batches."""
+        return self._run.metrics()
 
     def accumulators(self) -> dict[str, Any]:
         """Return what functions counted in published micro-batches, as `step.counter`."""

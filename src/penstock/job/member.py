@@ -172,6 +172,7 @@ class Member:
             records_out=sum(a.records_out for a in done.acks),
             phases=done.phases,
             homes=tuple(a.home for a in done.acks),
+            figures={a.subtask: a.figures for a in done.acks if a.figures},
         )
 
     def wants_close(self) -> bool:

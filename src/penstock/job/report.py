@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from penstock.common.metric_figures import StepFigures
 from penstock.task.messages import Home
 
 __all__ = ["MicroBatchReport", "Whereabouts", "whereabouts"]
@@ -29,6 +30,8 @@ class MicroBatchReport:
     """Seconds of the slowest task, by what for."""
     homes: tuple[Home | None, ...] = ()
     """Per subtask, where it ran; None if it had nothing to run."""
+    figures: Mapping[int, Mapping[str, StepFigures]] = field(default_factory=dict)
+    """Per subtask and operator uid, what functions measured beside what they counted."""
 
     @property
     def seconds(self) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.checkpoint.store import Completed
+from penstock.common.metric_figures import MetricInfo
 from penstock.errors import PenstockError
 from penstock.job.channel_view import ChannelView
 from penstock.recovery.control import (
@@ -17,6 +18,7 @@ from penstock.recovery.control import (
     Channels,
     Checkpoint,
     Control,
+    Metrics,
     Request,
     RequestId,
     Savepoint,
@@ -49,6 +51,10 @@ class Controlled(Protocol):
 
     def channels(self) -> ChannelView | None:
         """Return the channels, None if the job is not running now."""
+        ...
+
+    def metrics(self) -> list[MetricInfo]:
+        """Return what functions measured."""
         ...
 
 
@@ -94,6 +100,10 @@ class Requests:
                     return
                 case Channels():
                     self._reply(id_, _channels(self._job.channels()))
+                    return
+                case Metrics():
+                    measured = self._job.metrics()
+                    self._reply(id_, Answer(True, f"{len(measured)} metrics", metrics=measured))
                     return
                 case Checkpoint():
                     done = self._job.checkpoint()

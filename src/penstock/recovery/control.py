@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.checkpoint.job_dir import JobDir
 from penstock.common.channel_info import ChannelInfo
+from penstock.common.metric_figures import MetricInfo
 
 __all__ = [
     "Answer",
@@ -23,6 +24,7 @@ __all__ = [
     "Channels",
     "Checkpoint",
     "Control",
+    "Metrics",
     "Request",
     "RequestId",
     "Savepoint",
@@ -60,19 +62,24 @@ class Channels(msgspec.Struct, frozen=True, tag=True):
     """Say what waits in the channels now."""
 
 
-Request = Savepoint | Stop | Cancel | Checkpoint | Channels
+class Metrics(msgspec.Struct, frozen=True, tag=True):
+    """Say what functions have measured."""
+
+
+Request = Savepoint | Stop | Cancel | Checkpoint | Channels | Metrics
 
 
 class Answer(msgspec.Struct, frozen=True):
     """What became of a request; `path` is that of the checkpoint or savepoint, if there is one.
 
-    `channels` are there if they were asked for.
+    `channels` and `metrics` are there if they were asked for.
     """
 
     ok: bool
     message: str
     path: str | None = None
     channels: list[ChannelInfo] | None = None
+    metrics: list[MetricInfo] | None = None
 
 
 class _Asked(msgspec.Struct, frozen=True):

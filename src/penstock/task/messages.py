@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from penstock.channel.segment import Segment, Slice
+from penstock.common.metric_figures import StepFigures
 from penstock.connectors.source import SplitRange
 from penstock.state.backends.base import FileRef, LocalSnapshot, StateRef
 
@@ -148,6 +149,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     """What the instruction asked for; None if the backend needs none."""
     counters: dict[str, dict[str, int]] = {}
     """Per operator uid, what its functions counted."""
+    figures: dict[str, StepFigures] = {}
+    """Per operator uid, what else its functions measured."""
     changed_fields: dict[str, list[str]] = {}
     """Per operator name, plain fields that changed since `open`."""
     phases: dict[str, float] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.common.metric_figures import StepFigures
 from penstock.datastream.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -148,6 +149,15 @@ class Operators:
         """Return what functions counted in this micro-batch, by operator uid."""
         counted = {uid: c.get_metrics_group().take_counts() for uid, c in self._contexts.items()}
         return {uid: counts for uid, counts in counted.items() if counts}
+
+    def take_figures(self) -> dict[str, StepFigures]:
+        """Return what else functions measured in this micro-batch, by operator uid."""
+        measured = {}
+        for uid, context in self._contexts.items():
+            with _calling(context.get_task_name(), "a gauge"):
+                if figures := context.get_metrics_group().take_figures():
+                    measured[uid] = figures
+        return measured
 
     def changed_fields(self) -> dict[str, list[str]]:
         """Return plain fields that functions changed since `open`: they will not survive."""

@@ -207,6 +207,7 @@ class _Run:
             operator_state=operator_state,
             snapshot=self._snapshot,
             counters=self._operators.take_counters(),
+            figures=self._operators.take_figures(),
             changed_fields=self._operators.changed_fields(),
             phases=self._clock.phases,
             home=Home(socket.gethostname(), str(self._layout.local.here()), self._rebuilt),

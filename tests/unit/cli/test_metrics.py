@@ -1,0 +1,48 @@
+"""`penstock metrics`, asked of a running job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.metrics import _row
+from penstock.common import JobClient, MetricInfo
+from tests.unit.cli.jobs_by_hand import end, endless_job, json_of, penstock
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[JobClient]:
+    client = endless_job(tmp_path)
+    yield client
+    end(client)
+
+
+def test_a_job_that_measures_nothing_says_so(client: JobClient, tmp_path: Path) -> None:
+    result = penstock("metrics", "endless", "--dir", tmp_path)
+    assert (result.exit_code, result.stdout) == (0, "the job's functions have measured nothing\n")
+    assert json_of(penstock("metrics", "endless", "--dir", tmp_path, "--json")) == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "row"),
+    [
+        (MetricInfo("s", "u", "n", "counter", 1200), ("s", "n", "counter", "1,200", "-")),
+        (
+            MetricInfo("s", "u", "n", "meter", 5, 0.25),
+            ("s", "n", "meter", "5", "0.25 per second"),
+        ),
+        (
+            MetricInfo("s", "u", "n", "distribution", 4, None, 2.5, 1, 4),
+            ("s", "n", "distribution", "4", "1 to 4, mean 2.5"),
+        ),
+        (
+            MetricInfo("s", "u", "n", "gauge", subtasks={0: 1, 1: 2.5}),
+            ("s", "n", "gauge", "-", "1, 2.5"),
+        ),
+    ],
+    ids=["counter", "meter", "distribution", "gauge"],
+)
+def test_a_metric_is_a_row(metric: MetricInfo, row: tuple[str, ...]) -> None:
+    assert _row(metric) == row
