@@ -25,6 +25,8 @@ LAYERS: list[list[str]] = [
         "datastream.async_functions",
         "datastream.async_retry_strategies",
         "datastream.runtime_context",
+        "datastream.time_domain",
+        "datastream.timerservice",
         "datastream.window_functions",
         "datastream.window",
     ],

@@ -1,9 +1,9 @@
 """The log of a channel, as the driver keeps it.
 
-One entry per published micro-batch of the producer, in order, with barriers between them and
-one entry for the end of input. Barriers still come behind the end: a finished source answers
-every checkpoint. The log is the consumer's input buffer: it is bounded, and an entry's files are
-deleted once its consumer has published what it made of them.
+One entry per published micro-batch of the producer, in order, with barriers and watermarks between
+them and one entry for the end of input. Barriers still come behind the end: a finished source
+answers every checkpoint. The log is the consumer's input buffer: it is bounded, and an entry's
+files are deleted once its consumer has published what it made of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.channel.segment import Segment
+from penstock.common.event_time import MAX_WATERMARK, MIN_WATERMARK
 from penstock.ids import CheckpointId
 
 
@@ -24,7 +25,19 @@ class EntryKind(Enum):
 
     DATA = "data"
     BARRIER = "barrier"
+    WATERMARK = "watermark"
+    """No data, but news of event time."""
     END_OF_INPUT = "end of input"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What is known of the event time of a stream."""
+
+    watermark: int = MIN_WATERMARK
+    """Nothing that comes is older, or as old."""
+    is_idle: bool = False
+    """Whether nobody shall wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class Entry:
     segments: tuple[Segment, ...] = ()
     checkpoint: CheckpointId | None = None
     """Of a barrier: the checkpoint it belongs to."""
+    clock: Clock | None = None
+    """Of data and watermarks: what time it is in the stream behind the entry."""
 
     @property
     def rows(self) -> int:
@@ -47,7 +62,7 @@ class Entry:
         return sum(s.size for s in self.segments)
 
 
-END_OF_INPUT = Entry(EntryKind.END_OF_INPUT)
+END_OF_INPUT = Entry(EntryKind.END_OF_INPUT, clock=Clock(MAX_WATERMARK))
 
 
 def barrier(checkpoint: CheckpointId) -> Entry:
@@ -152,6 +167,14 @@ class ChannelLog:
                 if entry.checkpoint is not None:
                     self._passed = max(self._passed, entry.checkpoint)
             return done
+
+
+def last_clock(entries: Sequence[Entry]) -> Clock | None:
+    """Return what some entries leave known of event time, None if they say nothing of it."""
+    clocks = [entry.clock for entry in entries if entry.clock is not None]
+    if not clocks:
+        return None
+    return Clock(max(clock.watermark for clock in clocks), clocks[-1].is_idle)
 
 
 def entries_to_take(entries: Sequence[Entry], max_records: int, most: int | None = None) -> int:

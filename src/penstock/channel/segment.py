@@ -19,6 +19,7 @@ from penstock.errors import CorruptSegmentError
 
 _LAYOUT = b"penstock.layout"
 _KEY = "key"
+_TIME = "time"
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -46,8 +47,17 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 class SliceWriter(Protocol):
     """Takes the slices of one task for one channel, to wherever they go."""
 
-    def write(self, consumer: int, columns: Columns, key: pa.Array | None = None) -> None:
-        """Append records for one consumer, with their dictionary-encoded keys if keyed."""
+    def write(
+        self,
+        consumer: int,
+        columns: Columns,
+        key: pa.Array | None = None,
+        times: pa.Array | None = None,
+    ) -> None:
+        """Append records for one consumer.
+
+        With their dictionary-encoded keys if keyed, and their event times if they have some.
+        """
         ...
 
     def finish(self) -> Segment | None:
@@ -64,9 +74,15 @@ class SegmentWriter:
         self._offset = 0
         self._slices: list[list[Slice]] = [[] for _ in range(consumers)]
 
-    def write(self, consumer: int, columns: Columns, key: pa.Array | None = None) -> None:
-        """Append records for one consumer, with their dictionary-encoded keys if keyed."""
-        data, rows = encode_slice(columns, key)
+    def write(
+        self,
+        consumer: int,
+        columns: Columns,
+        key: pa.Array | None = None,
+        times: pa.Array | None = None,
+    ) -> None:
+        """Append records for one consumer, with their keys and event times if they have some."""
+        data, rows = encode_slice(columns, key, times)
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = pa.OSFile(str(self._path), "wb")
@@ -85,20 +101,26 @@ class SegmentWriter:
 class SegmentPart:
     """One slice as its consumer sees it."""
 
-    __slots__ = ("columns", "key", "layout", "rows")
+    __slots__ = ("columns", "key", "layout", "rows", "times")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.layout = Layout(batch.schema.metadata[_LAYOUT].decode())
         self.rows: int = batch.num_rows
-        keyed = bool(batch.schema.names) and batch.schema.names[0] == _KEY
-        self.key: pa.DictionaryArray | None = batch.column(0) if keyed else None
-        self.columns: list[pa.Array] = batch.columns[1:] if keyed else batch.columns
+        names, columns = batch.schema.names, batch.columns
+        self.key: pa.DictionaryArray | None = None
+        self.times: pa.Array | None = None
+        if names[:1] == [_KEY]:
+            self.key, names, columns = columns[0], names[1:], columns[1:]
+        if names[:1] == [_TIME]:
+            self.times, columns = columns[0], columns[1:]
+        self.columns: list[pa.Array] = columns
 
     def shorten(self, rows: int) -> None:
         """Leave out all but the first rows."""
         if rows < self.rows:
             self.rows = rows
             self.key = None if self.key is None else self.key.slice(0, rows)
+            self.times = None if self.times is None else self.times.slice(0, rows)
             self.columns = [column.slice(0, rows) for column in self.columns]
 
 
@@ -125,10 +147,14 @@ def read_slices(path: Path, slices: list[Slice]) -> Iterator[SegmentPart]:
         yield decode_slice(data)
 
 
-def encode_slice(columns: Columns, key: pa.Array | None) -> tuple[pa.Buffer, int]:
+def encode_slice(
+    columns: Columns, key: pa.Array | None, times: pa.Array | None = None
+) -> tuple[pa.Buffer, int]:
     """Return records as the bytes of a slice, and how many they are."""
     layout, arrays = columns
     names = [f"v{i}" for i in range(len(arrays))]
+    if times is not None:
+        arrays, names = [times, *arrays], [_TIME, *names]
     if key is not None:
         arrays, names = [key, *arrays], [_KEY, *names]
     batch = pa.record_batch(arrays, names=names)

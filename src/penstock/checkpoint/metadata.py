@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from penstock.channel.segment import Segment
+from penstock.common.event_time import MIN_WATERMARK
 from penstock.ids import OperatorUid
 from penstock.state.backends.base import FileRef, StateRef
 from penstock.state.savepoint_file import SavepointFile
@@ -24,6 +25,7 @@ __all__ = [
     "CheckpointMetadata",
     "CommittableState",
     "OperatorSnapshot",
+    "OperatorTime",
     "SinkState",
     "SourceState",
     "SubtaskStats",
@@ -121,6 +123,20 @@ class ChannelState(Struct, frozen=True):
     """The side output of the producer that it takes, if not the main one."""
 
 
+class OperatorTime(Struct, frozen=True):
+    """What event time it was at an operator, at the cut."""
+
+    watermark: int = MIN_WATERMARK
+    """Of the first operator of a chain: where its input stood."""
+    next_event_timer: int | None = None
+    next_processing_timer: int | None = None
+    """When its first timers are due, or before that; None if there are none."""
+    given: int = MIN_WATERMARK
+    """Of one that makes watermarks: the last one it gave."""
+    units: dict[str, int] = {}
+    """What it made that of: a watermark per split or subtask."""
+
+
 class OperatorSnapshot(Struct, frozen=True):
     """One operator at the cut, found again by its uid."""
 
@@ -150,6 +166,7 @@ class OperatorSnapshot(Struct, frozen=True):
     """By input; only what is not empty, and never in a savepoint."""
     channels: list[ChannelStats] = []
     """By input."""
+    time: OperatorTime = OperatorTime()
 
 
 class CheckpointMetadata(Struct, frozen=True):

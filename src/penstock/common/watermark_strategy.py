@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.common.event_time import MIN_WATERMARK
 from penstock.common.time import Duration
 
-__all__ = ["TimestampAssigner", "WatermarkAlignment", "WatermarkStrategy"]
+__all__ = [
+    "TimestampAssigner",
+    "WatermarkAlignment",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
 
 
 class TimestampAssigner(ABC):
@@ -27,6 +35,46 @@ class TimestampAssigner(ABC):
         """
 
 
+class WatermarkOutput:
+    """Where a generator puts its watermarks; only the highest counts."""
+
+    __slots__ = ("is_idle", "watermark")
+
+    def __init__(self) -> None:
+        self.watermark = MIN_WATERMARK
+        self.is_idle = False
+
+    def emit_watermark(self, watermark: int) -> None:
+        """Say that no record with this event time, or an earlier one, is to come."""
+        self.is_idle = False
+        self.watermark = max(self.watermark, watermark)
+
+    def mark_idle(self) -> None:
+        """Say that nobody shall wait for this stream until it gives another watermark."""
+        self.is_idle = True
+
+    def mark_active(self) -> None:
+        """Take `mark_idle` back."""
+        self.is_idle = False
+
+
+class WatermarkGenerator(ABC):
+    """Makes the watermarks of one split of a source, or of one subtask behind it.
+
+    Watermarks count at the end of a micro-batch. A generator lives as long as its worker keeps
+    up and is made anew after a failure: what it was told before is not told again, but a
+    watermark that was given once is never taken back.
+    """
+
+    @abstractmethod
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        """Look at a record; called once for each, in order."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Give a watermark for what was seen; called at the end of every micro-batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
     """Sources of one group wait for each other when one runs further ahead than this."""
@@ -38,15 +86,17 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """What a stream knows about its event time; it does nothing by itself.
+    """What a stream knows about its event time.
 
-    ``max_out_of_orderness`` is zero for ascending timestamps and None for no watermarks.
+    ``max_out_of_orderness`` is zero for ascending timestamps and None for no watermarks, or for
+    those that ``generator`` makes.
     """
 
     max_out_of_orderness: Duration | None = None
     timestamp_assigner: TimestampAssigner | None = None
     idle_timeout: Duration | None = None
     alignment: WatermarkAlignment | None = None
+    generator: Callable[[], WatermarkGenerator] | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -62,6 +112,17 @@ class WatermarkStrategy:
     def no_watermarks() -> WatermarkStrategy:
         """Create a strategy that never gives a watermark."""
         return WatermarkStrategy()
+
+    @staticmethod
+    def for_generator(generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """Create a strategy with watermarks of the user's own; `generator` makes a new one."""
+        return WatermarkStrategy(generator=generator)
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether a stream with this strategy is as it would be without one."""
+        gives = (self.max_out_of_orderness, self.timestamp_assigner, self.generator)
+        return all(part is None for part in gives)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
         """Return this strategy with timestamps taken from the records."""

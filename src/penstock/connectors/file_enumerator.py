@@ -97,6 +97,9 @@ class FileEnumerator(SourceEnumerator):
     def finished(self) -> bool:
         return not self._watching and not self._waiting
 
+    def is_finished(self, split: str) -> bool:
+        return self._positions.get(split, 0) < 0
+
     def observe(self, records: int, ranges: Sequence[SplitRange]) -> None:
         size = sum(part.end - part.start for part in ranges)
         # No line started in there: lines are longer than was thought.

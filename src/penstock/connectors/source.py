@@ -142,6 +142,10 @@ class SourceEnumerator(ABC):
     def finished(self) -> bool:
         """Tell whether everything there will ever be is planned; once true, always true."""
 
+    def is_finished(self, split: str) -> bool:
+        """Tell whether a split is planned to its end, so that no event time waits for it."""
+        return False
+
     def observe(self, records: int, ranges: Sequence[SplitRange]) -> None:  # noqa: B027
         """Learn how many records the ranges of a published micro-batch held.
 

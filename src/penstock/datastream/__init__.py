@@ -47,6 +47,8 @@ from penstock.datastream.state_backend import (
     StateBackend,
 )
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.time_domain import TimeDomain
+from penstock.datastream.timerservice import TimerService
 
 __all__ = [
     "AggregateFunction",
@@ -91,6 +93,8 @@ __all__ = [
     "SlotSharingGroup",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimerService",
 ]
 
 

@@ -285,8 +285,22 @@ class DataStream(Step):
         return CachedDataStream(self._env, (Upstream(self._transformation),))
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Accept a watermark strategy; event time is not at work yet."""
-        return self
+        """Give records their event time and the stream its watermarks."""
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            message = (
+                "assign_timestamps_and_watermarks() needs a WatermarkStrategy; "
+                f"got {watermark_strategy!r}"
+            )
+            raise InvalidJobError(message)
+        transformation = Transformation(
+            OperatorKind.ASSIGN_TIMESTAMPS,
+            "Timestamps/Watermarks",
+            None,
+            self._upstreams,
+            common_type(self._upstreams),
+            watermarks=watermark_strategy,
+        )
+        return DataStream(self._env, (Upstream(transformation),))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each record to standard output when its micro-batch is published."""

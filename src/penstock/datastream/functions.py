@@ -25,6 +25,8 @@ from penstock.datastream.state import (
     OperatorStateStore,
     ReadOnlyBroadcastState,
 )
+from penstock.datastream.time_domain import TimeDomain
+from penstock.datastream.timerservice import TimerService
 from penstock.datastream.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -191,6 +193,10 @@ class ProcessFunction(Function, Generic[IN, OUT]):
         def timestamp(self) -> int:
             """Return the record's event time, the least 64-bit number if it has none."""
 
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return what tells the time and keeps timers."""
+
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
         """Return or yield what follows from `value`."""
@@ -210,9 +216,30 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
         def timestamp(self) -> int:
             """Return the record's event time, the least 64-bit number if it has none."""
 
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return what tells the time and keeps timers."""
+
+    class OnTimerContext(Context):
+        """What is known about a timer that fires."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Return which time the timer went by."""
+
     @abstractmethod
     def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
         """Return or yield what follows from `value`."""
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a timer of `timestamp`; its key is the current one.
+
+        Called once per key and time, in the order of times: with the watermark that has come that
+        far, or as soon as a micro-batch can start when the machine's time has.
+        """
+        return None
 
 
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
@@ -224,6 +251,10 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
         @abstractmethod
         def timestamp(self) -> int:
             """Return the record's event time, the least 64-bit number if it has none."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return what tells the time and keeps timers."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
@@ -252,6 +283,17 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
         def timestamp(self) -> int:
             """Return the record's event time, the least 64-bit number if it has none."""
 
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return what tells the time and keeps timers."""
+
+    class OnTimerContext(Context):
+        """What is known about a timer that fires."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Return which time the timer went by."""
+
     @abstractmethod
     def process_element1(
         self, value: IN1, ctx: KeyedCoProcessFunction.Context
@@ -263,6 +305,16 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
         self, value: IN2, ctx: KeyedCoProcessFunction.Context
     ) -> Iterable[OUT] | None:
         """Return or yield what follows from a record of the second stream."""
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a timer of `timestamp`; its key is the current one.
+
+        Called once per key and time, in the order of times: with the watermark that has come that
+        far, or as soon as a micro-batch can start when the machine's time has.
+        """
+        return None
 
 
 class BaseBroadcastProcessFunction(Function):
@@ -345,6 +397,17 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         def get_current_key(self) -> Any:
             """Return the record's key."""
 
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return what tells the time and keeps timers."""
+
+    class OnTimerContext(ReadOnlyContext):
+        """What is known about a timer that fires."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Return which time the timer went by."""
+
     @abstractmethod
     def process_element(
         self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
@@ -356,6 +419,16 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context
     ) -> Iterable[OUT] | None:
         """Return or yield what follows from a broadcast record; called in every subtask."""
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
+    ) -> Iterable[OUT] | None:
+        """Return or yield what follows from a timer of `timestamp`; its key is the current one.
+
+        Called once per key and time, in the order of times: with the watermark that has come that
+        far, or as soon as a micro-batch can start when the machine's time has.
+        """
+        return None
 
 
 class FunctionInitializationContext(ABC):

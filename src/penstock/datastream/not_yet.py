@@ -15,8 +15,6 @@ _ROCKSDB = "tunes Flink's RocksDB: penstock's has no such setting"
 NAMES: Mapping[str, str] = {
     **dict.fromkeys(
         [
-            "TimerService",
-            "TimeDomain",
             "WindowedStream",
             "WindowFunction",
             "ProcessWindowFunction",

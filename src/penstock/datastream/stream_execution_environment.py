@@ -184,13 +184,14 @@ class StreamExecutionEnvironment(RuntimeSettings):
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Make a stream of what a source reads; watermarks are not at work yet."""
+        """Make a stream of what a source reads, with the event time that the strategy gives it."""
         if not isinstance(source, Source):
             message = (
                 f"from_source() needs a Source, as FileSource...build() gives one; got {source!r}"
             )
             raise InvalidJobError(message)
-        return self._source(f"Source: {source_name}", source, type_info)
+        strategy = None if watermark_strategy.does_nothing else watermark_strategy
+        return self._source(f"Source: {source_name}", source, type_info, strategy)
 
     def create_input(
         self, input_format: AvroInputFormat, type_info: TypeInformation | None = None
@@ -269,7 +270,11 @@ class StreamExecutionEnvironment(RuntimeSettings):
         return CloseableIterator(received, job)
 
     def _source(
-        self, name: str, source: Source, type_info: TypeInformation | None = None
+        self,
+        name: str,
+        source: Source,
+        type_info: TypeInformation | None = None,
+        watermarks: WatermarkStrategy | None = None,
     ) -> DataStream:
         check_type("type_info", type_info)
         transformation = Transformation(
@@ -278,6 +283,7 @@ class StreamExecutionEnvironment(RuntimeSettings):
             source,
             output_type=type_info or source.type_info(),
             parallelism=source.default_parallelism(),
+            watermarks=watermarks,
         )
         return DataStream(self, (Upstream(transformation),))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from penstock.ids import OperatorUid
 from penstock.state.key_groups import HIGHEST_MAX_PARALLELISM, default_max_parallelism
 
 if TYPE_CHECKING:
+    from penstock.common.watermark_strategy import WatermarkStrategy
     from penstock.datastream.output_tag import OutputTag
     from penstock.datastream.state import MapStateDescriptor
 
@@ -63,6 +64,10 @@ class Node:
     broadcast_states: tuple[MapStateDescriptor, ...] = ()
     """What its broadcast side keeps."""
     description: str | None = None
+    watermarks: WatermarkStrategy | None = None
+    """How it makes watermarks, if it does."""
+    has_time: bool = False
+    """Whether the records it emits have event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,10 @@ def build_job_graph(
     if not settings.generates_uids:
         _check_given_uids(ordered)
     uids = _uids(ordered)
-    nodes = tuple(_freeze(t, uids[t.id], settings) for t in ordered)
+    frozen: dict[int, Node] = {}
+    for t in ordered:
+        frozen[t.id] = _freeze(t, uids[t.id], settings, frozen)
+    nodes = tuple(frozen.values())
     for node in nodes:
         _check(node, {n.id: n for n in nodes})
     return JobGraph(name, nodes)
@@ -171,7 +179,9 @@ def _decoupled(upstream: Upstream) -> Upstream | None:
     return before if before.partitioning.exchange is Exchange.AUTO else None
 
 
-def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Node:
+def _freeze(
+    t: Transformation, uid: OperatorUid, settings: GraphSettings, before: Mapping[int, Node]
+) -> Node:
     parallelism = _parallelism(t, settings)
     max_parallelism = (
         t.max_parallelism or settings.max_parallelism or default_max_parallelism(parallelism)
@@ -208,6 +218,10 @@ def _freeze(t: Transformation, uid: OperatorUid, settings: GraphSettings) -> Nod
         call_site=t.call_site,
         broadcast_states=t.broadcast_states,
         description=t.description,
+        watermarks=t.watermarks,
+        has_time=t.watermarks is not None
+        # Rows of a plan of Spark's are others than those that went in.
+        or (t.kind is not OperatorKind.NATIVE and any(before[e.source].has_time for e in edges)),
     )
 
 

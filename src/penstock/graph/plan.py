@@ -28,6 +28,8 @@ class Channel:
     """The declared type of its records."""
     tag: str | None = None
     """The side output of its source that it takes, if not the main one."""
+    has_time: bool = False
+    """Whether its records have event time."""
 
     @property
     def exchange(self) -> Exchange:
@@ -78,6 +80,19 @@ class Stage:
         tags = [tag.tag_id for tag in chained if tag is not None]
         tags += [c.tag for c in self.outputs if c.source_node == node.id and c.tag is not None]
         return tuple(dict.fromkeys(tags))
+
+    def time_maker(self, node: Node, *, itself: bool) -> Node | None:
+        """Return the step of the chain whose watermarks hold at `node`, None if it is outside.
+
+        With `itself`, behind the node; else in front of it.
+        """
+        nodes = {n.id: n for n in self.nodes}
+        while True:
+            if itself and node.watermarks is not None:
+                return node
+            if node is self.head:
+                return None
+            node, itself = nodes[node.inputs[0].source], True
 
     def _chain_name(self, node: Node) -> str:
         behind = [f"{taken_from(n)}{self._chain_name(n)}" for n in self.followers(node)]
@@ -130,6 +145,7 @@ def plan_job(graph: JobGraph) -> Plan:
             input=e.input,
             record_type=nodes[e.source].output_type if e.tag is None else e.tag.type_info,
             tag=None if e.tag is None else e.tag.tag_id,
+            has_time=nodes[e.source].has_time,
         )
         for i, e in enumerate(cut)
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.typeinfo import TypeInformation
 
 if TYPE_CHECKING:
+    from penstock.common.watermark_strategy import WatermarkStrategy
     from penstock.datastream.output_tag import OutputTag
     from penstock.datastream.state import MapStateDescriptor
 
@@ -25,6 +26,8 @@ class OperatorKind(Enum):
     FLAT_MAP = "flat_map"
     FILTER = "filter"
     PROCESS = "process"
+    ASSIGN_TIMESTAMPS = "assign_timestamps"
+    """Gives records their event time, and the stream its watermarks."""
     KEYED_MAP = "keyed_map"
     KEYED_FLAT_MAP = "keyed_flat_map"
     KEYED_FILTER = "keyed_filter"
@@ -143,6 +146,8 @@ class Transformation:
     broadcast_states: tuple[MapStateDescriptor, ...] = ()
     side_outputs: dict[str, OutputTag] = field(default_factory=dict)
     """Those somebody asked for, by their ids."""
+    watermarks: WatermarkStrategy | None = None
+    """Of a source, or of a step that assigns timestamps."""
     id: int = field(default_factory=lambda: next(_ids))
     call_site: str = field(default_factory=lambda: user_call_site())
 

@@ -33,6 +33,7 @@ from penstock.ids import ChannelId, CheckpointId, StageId
 from penstock.job.board import Board
 from penstock.job.channel_snapshots import ChannelSnapshots
 from penstock.job.channel_view import ChannelView
+from penstock.job.event_time import StageTime
 from penstock.job.group_loop import GroupLoop, GroupParts
 from penstock.job.inputs import (
     BroadcastFirstInput,
@@ -341,13 +342,14 @@ class Attempt:
         )
 
     def _member(self, stage: Stage) -> Member:
+        restored = self._parts.restored.stages.get(stage.id, RestoredStage())
         state = StageState(
             stage,
             self._layout,
             self._settings,
             self._parts.submitter,
             self._parts.files,
-            self._parts.restored.stages.get(stage.id, RestoredStage()),
+            restored,
             self._parts.clock,
         )
         publishers = {n.id: self._publishers[n.id] for n in stage.nodes if n.id in self._publishers}
@@ -360,7 +362,8 @@ class Attempt:
             partial(self._tell, stage.name),
         )
         snapshots = StageSnapshots(stage, state, publishers, source, channels)
-        return Member(MemberParts(stage, self._layout, state, publishers, snapshots))
+        time = StageTime(stage, restored.time, self._parts.clock())
+        return Member(MemberParts(stage, self._layout, state, publishers, snapshots, time))
 
     def _tell(self, stage: str, checkpoint: CheckpointId, event: StoryEvent, what: str) -> None:
         if self.coordinator is not None:

@@ -17,8 +17,9 @@ from penstock.checkpoint.coordinator import Coordinator
 from penstock.checkpoint.story import StoryEvent
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import MicroBatchFailedError
-from penstock.ids import ChannelId, CheckpointId
+from penstock.ids import ChannelId, CheckpointId, StageId
 from penstock.job.board import Board
+from penstock.job.event_time import GroupTime
 from penstock.job.inputs import Barriers, StageInput, Taken
 from penstock.job.manifest import Manifest, write_manifest
 from penstock.job.member import Done, Member, Order
@@ -30,7 +31,7 @@ from penstock.job.stage_snapshot import Aligned, Alignment, CutOrder
 from penstock.job.submitter import MicroBatchLostError, Submitter
 from penstock.task.failure import unpack
 from penstock.task.layout import Layout
-from penstock.task.messages import Acknowledgement, Instruction, SubtaskWork, encode
+from penstock.task.messages import Acknowledgement, Instruction, SubtaskWork, TimeOrder, encode
 
 logger = logging.getLogger("penstock.job")
 
@@ -78,12 +79,18 @@ class GroupLoop:
         self._is_light = False
         """Whether the last micro-batch cost hardly more than an empty one."""
         self._has_ended = False
+        self._time = GroupTime(
+            [m.time for m in parts.members],
+            [c for m in parts.members for c in m.stage.outputs if c.id in parts.outputs],
+        )
         self._alignment = Alignment()
         self._last_checkpoint = parts.restored_from
 
     def run(self) -> None:
         """Work until the end of the job, a failure, or a stop; runs in the group's thread."""
         try:
+            # What a restored stage knows of event time, those behind it have to be told again.
+            self._announce()
             while (taken := self._next()) is not None:
                 self._run_micro_batch(taken)
                 if taken.end_of_input:
@@ -117,9 +124,19 @@ class GroupLoop:
             self._observe_alignment(taken)
             if taken is not None:
                 return taken
-            if self._has_news() and not is_full:
+            if (self._has_news() or self._is_called()) and not is_full:
                 return self._nothing()
-            board.wait(seen, None if is_full else given.wait_seconds())
+            board.wait(seen, None if is_full else self._wait_seconds())
+
+    def _is_called(self) -> bool:
+        """Whether time itself has something to do: timers, or inputs that became idle."""
+        return not self._has_ended and self._time.calls(self._parts.clock())
+
+    def _wait_seconds(self) -> float | None:
+        waits = [self._parts.input.wait_seconds()]
+        if not self._has_ended:
+            waits.append(self._time.wait_seconds(self._parts.clock()))
+        return min((w for w in waits if w is not None), default=None)
 
     def _is_held_back(self) -> bool:
         """Whether no micro-batch with data may start, for the sake of those who consume it."""
@@ -173,26 +190,33 @@ class GroupLoop:
         return size_for_consumers(self._size, wanted, self._parts.settings.sizes)
 
     def _run_micro_batch(self, taken: Taken) -> None:
-        order = self._order(taken)
+        now = self._parts.clock()
+        goals = self._time.plan(taken.clocks, end=taken.end_of_input, now=now)
+        order = self._order(taken, self._time.orders(goals, now))
         closes = taken.end_of_input and any(m.wants_close() for m in self._members)
-        if taken.is_empty and not any(order.notices.values()) and not closes:
+        is_due = self._time.is_due(goals, now)
+        if taken.is_empty and not any(order.notices.values()) and not closes and not is_due:
+            self._time.reach(goals)
             self._consume(taken, 0)
+            self._announce()
             return
         for member in self._members:
             member.state.take_folded()
             member.batch += 1
         started = time.time()
         acks, try_number = self._run_tries(order)
+        self._time.reach(goals)
         self._publish(taken, acks, try_number, (started, time.time()))
 
-    def _order(self, taken: Taken) -> Order:
+    def _order(self, taken: Taken, times: Mapping[StageId, TimeOrder]) -> Order:
         coordinator = self._parts.coordinator
         notices = {}
         if coordinator is not None and not (
             taken.is_empty and (taken.barrier or taken.end_of_input)
         ):
             notices = {m.stage.id: coordinator.take_notices(m.stage.id) for m in self._members}
-        return Order(taken, notices, self._last_checkpoint, keep_open=self._listens())
+        keep_open = self._listens()
+        return Order(taken, notices, self._last_checkpoint, keep_open, times=times)
 
     def _run_tries(self, order: Order) -> tuple[list[list[Acknowledgement]], int]:
         parts, tries = self._parts, self._parts.settings.max_tries
@@ -264,11 +288,14 @@ class GroupLoop:
         too_old.unlink(missing_ok=True)
         for member, its in together:
             member.accept(its)
+            member.time.accept(its.acks, parts.clock())
+        self._head.time.forget(parts.input.is_finished)
         records = done[0].records
         for channel, segments in ((c, s) for d in done for c, s in d.segments.items() if s):
             entry = Entry(EntryKind.DATA, tuple(segments))
             self._made[channel] = entry.rows / max(records, 1)
             parts.outputs[channel].append(entry)
+        self._announce()
         for member, its in together:
             member.publish_sinks(its)
         self._consume(taken, records)
@@ -283,6 +310,11 @@ class GroupLoop:
             # A checkpoint folds what it freezes, if its backend wants that.
             if not taken.end_of_input and taken.barrier is None:
                 member.state.start_folding()
+
+    def _announce(self) -> None:
+        """Tell those behind how far event time has come, where that is new to them."""
+        for channel, clock in self._time.news(self._parts.clock()).items():
+            self._parts.outputs[channel].append(Entry(EntryKind.WATERMARK, clock=clock))
 
     def _resize(self, done: Sequence[Done], seconds: float) -> None:
         working = sum(sum(d.phases.values()) for d in done)
@@ -315,6 +347,7 @@ class GroupLoop:
                     rolls_all=coordinator.rolls_all(checkpoint),
                     savepoint=coordinator.savepoint_path(checkpoint),
                     recording=recording if member is self._head else None,
+                    time=member.time.saved(),
                 )
             )
             for member in self._members

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.channel.log import ChannelLog, Entry
+from penstock.channel.log import ChannelLog, Clock, Entry, last_clock
 from penstock.checkpoint.cut import NONE_PASSED, InputFacts, Passing, decide_cut
 from penstock.checkpoint.metadata import SourceState
 from penstock.connectors.source import SourceEnumerator
@@ -28,6 +28,8 @@ class Taken:
     """The checkpoint whose cut lies behind this micro-batch."""
     recording: Recording | None = None
     """What that checkpoint's barrier has overtaken, if it has."""
+    clocks: dict[ChannelId, Clock] = field(default_factory=dict)
+    """What the input says of event time, behind all that is taken."""
 
     @property
     def is_empty(self) -> bool:
@@ -91,6 +93,10 @@ class StageInput(ABC):
 
         `light` says whether what was taken last cost hardly more than nothing would have.
         """
+
+    def is_finished(self, split: str) -> bool:
+        """Whether a split of the source was planned to its end."""
+        return False
 
     def close(self) -> None:  # noqa: B027
         """Release what the input holds."""
@@ -172,6 +178,10 @@ class SourceInput(StageInput):
             self._enumerator.observe(records, ranges)
         return []
 
+    def is_finished(self, split: str) -> bool:
+        """Ask the source."""
+        return self._enumerator.is_finished(split)
+
     def wait_seconds(self) -> float | None:
         """Return the source's own wish, but never spin."""
         if self._has_ended or self._is_quiet:
@@ -233,6 +243,7 @@ class ChannelInput(StageInput):
             cut.end_of_input,
             consumed=dict(cut.take),
             barrier=cut.barrier,
+            clocks={c: clock for c, e in taken.items() if (clock := last_clock(e)) is not None},
         )
 
     def _overtaken(self, checkpoint: CheckpointId, facts: Mapping[ChannelId, InputFacts]) -> Taken:

@@ -12,6 +12,7 @@ from penstock.connectors.sink import SinkPublisher
 from penstock.datastream.functions import Function
 from penstock.graph.plan import Stage
 from penstock.ids import ChannelId, CheckpointId, StageId
+from penstock.job.event_time import StageTime
 from penstock.job.inputs import Taken
 from penstock.job.manifest import StageManifest, add_counts
 from penstock.job.report import MicroBatchReport
@@ -19,7 +20,7 @@ from penstock.job.stage_snapshot import StageSnapshots
 from penstock.job.stage_state import StageState
 from penstock.state.backends.base import StateRef
 from penstock.task.layout import Layout
-from penstock.task.messages import Acknowledgement, Instruction, Notice, SubtaskWork
+from penstock.task.messages import Acknowledgement, Instruction, Notice, SubtaskWork, TimeOrder
 
 logger = logging.getLogger("penstock.job")
 
@@ -33,6 +34,7 @@ class MemberParts:
     state: StageState
     publishers: Mapping[int, SinkPublisher]
     snapshots: StageSnapshots
+    time: StageTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Order:
     passed: CheckpointId
     keep_open: bool
     close: bool = False
+    times: Mapping[StageId, TimeOrder] = field(default_factory=dict)
+    """By stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Member:
         self.stage = parts.stage
         self.state = parts.state
         self.snapshots = parts.snapshots
+        self.time = parts.time
         self.batch = parts.state.version
         """The last one that was begun."""
         self._winners: list[str | None] = [None] * parts.stage.parallelism
@@ -92,6 +97,7 @@ class Member:
                 state=self.state.ref(i),
                 previous=self._winners[i],
                 operator_state=self.state.operator_state(i),
+                timers=self.time.timers[i],
                 restored=self.state.is_restored,
             )
             for i, w in enumerate(taken.work if is_head else nothing)
@@ -110,6 +116,7 @@ class Member:
             passed=order.passed,
             snapshot=self.state.wants_snapshot(at_barrier=taken.barrier is not None),
             notices=order.notices.get(self.stage.id, []),
+            time=order.times.get(self.stage.id, TimeOrder()),
             keep_open=order.keep_open,
             close=order.close,
         )

@@ -109,7 +109,14 @@ class StateRestorer:
                     redistribute(mine.operator_state, stage.parallelism)
                 ):
                     lists[subtask][node.uid] = state
-        return RestoredStage(version, keyed, lists, is_restored=True, is_durable=is_durable)
+        return RestoredStage(
+            version,
+            keyed,
+            lists,
+            is_restored=True,
+            is_durable=is_durable,
+            time={n.uid: operators[n.uid].time for n in stage.nodes if n.uid in operators},
+        )
 
     def _goes_on(self, stage: Stage, snapshot: Snapshot, old: OperatorSnapshot) -> bool:
         """Whether every subtask goes on with the very state it had, files and all."""

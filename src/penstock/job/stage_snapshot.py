@@ -12,6 +12,7 @@ from penstock.checkpoint.metadata import (
     ChannelStats,
     CommittableState,
     OperatorSnapshot,
+    OperatorTime,
     SinkState,
     SourceState,
     SubtaskStats,
@@ -83,6 +84,8 @@ class CutOrder:
     """Where state goes in the canonical format; None for a checkpoint."""
     recording: Recording | None = None
     """What the barrier has overtaken, if it has."""
+    time: Mapping[str, OperatorTime] = field(default_factory=dict)
+    """By operator uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +174,13 @@ class StageSnapshots:
                 stats=self._stats(order, seconds, new, durable.refs, in_flight),
                 channels=self._channels.stats(order.aligned.bytes_held, in_flight),
             )
-            operators = [self._operator(node, saved, order.ended) for node in self._stage.nodes]
+            operators = [self._operator(node, saved, order) for node in self._stage.nodes]
             return StageSnapshot(operators, self._state.files(saved.keyed), durable.handed_over)
 
         files = self._state.files(frozen.keyed)
         return StageCut(self._stage.id, order.checkpoint, files, persist)
 
-    def _operator(self, node: Node, saved: _Durable, ended: bool) -> OperatorSnapshot:
+    def _operator(self, node: Node, saved: _Durable, order: CutOrder) -> OperatorSnapshot:
         is_head = node is self._stage.head
         sink = None
         if (cut := saved.sinks.get(node.id)) is not None:
@@ -196,11 +199,12 @@ class StageSnapshots:
             operator_state=mine if any(mine) else [],
             source=saved.source if is_head else None,
             sink=sink,
-            ended=ended,
+            ended=order.ended,
             stats=saved.stats if is_head else [],
             savepoint=saved.exported if is_head else [],
             in_flight=saved.in_flight if is_head else [],
             channels=saved.channels if is_head else [],
+            time=order.time.get(node.uid, OperatorTime()),
         )
 
     def _stats(

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.file_keeper import FileKeeper
+from penstock.checkpoint.metadata import OperatorTime
 from penstock.crash_points import CrashPoint, reach
 from penstock.graph.plan import Stage
 from penstock.ids import AttemptId
@@ -50,6 +51,8 @@ class RestoredStage:
     is_restored: bool = False
     is_durable: bool = False
     """Whether the files of the keyed state are those of a checkpoint, which proved them."""
+    time: Mapping[str, OperatorTime] = field(default_factory=dict)
+    """By operator uid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from penstock.common.typeinfo import (
     TypeInformation,
 )
 from penstock.state.serializers import wire_of
-from penstock.state.table import MAP_STATE, NO_VALUE, RAW_STATE
+from penstock.state.table import MAP_STATE, NO_VALUE, RAW_STATE, TIMERS
 from penstock.state.type_text import parse
 
 __all__ = ["Column", "ValueColumn", "column_of", "value_column"]
@@ -65,12 +65,12 @@ class ValueColumn:
 
 def value_column(kind: str, type_text: str) -> ValueColumn:
     """Return the column for what a state of this kind and type stores."""
+    if kind in (RAW_STATE, TIMERS):
+        return _bytes_column()
     type_info = parse(type_text)
     if kind == MAP_STATE:
         assert isinstance(type_info, MapTypeInfo)
         return _or_no_value(_encoded(type_info.value))
-    if kind == RAW_STATE:
-        return _bytes_column()
     return _encoded(type_info)
 
 

@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from penstock.savepoint.columns import column_of
+from penstock.state.key_groups import key_of
 from penstock.state.keys import decode_key
 from penstock.state.serializers import wire_of
 from penstock.state.type_text import parse
 
-__all__ = ["KeyColumn", "key_column"]
+__all__ = ["KeyColumn", "key_column", "time_column", "timer_key_column"]
 
 _TEXT_TAG = b"0"
 _TEXTS = column_of(Types.STRING())
@@ -43,6 +45,27 @@ def key_column(type_text: str) -> KeyColumn:
         return show(_decoded(encoded)) if texts is None else texts
 
     return KeyColumn(arrow, fill)
+
+
+def time_column() -> KeyColumn:
+    """Return the column that takes the place of the key where entries are in order of time."""
+
+    def fill(encoded: pa.BinaryArray) -> pa.Array:
+        biased = np.frombuffer(b"".join(encoded.to_pylist()), ">u8")
+        return pa.array((biased ^ np.uint64(1 << 63)).astype(np.uint64).view(np.int64))
+
+    return KeyColumn(pa.int64(), fill)
+
+
+def timer_key_column(type_text: str) -> KeyColumn:
+    """Return the column for the keys of timers, with a length before and a namespace behind."""
+    column = key_column(type_text)
+
+    def fill(entries: pa.BinaryArray) -> pa.Array:
+        keys = [key_of(b"\0\0" + entry) for entry in entries.to_pylist()]
+        return column.fill(pa.array(keys, pa.binary()))
+
+    return KeyColumn(column.arrow, fill)
 
 
 def _plain_texts(encoded: pa.BinaryArray) -> pa.Array | None:

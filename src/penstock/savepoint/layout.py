@@ -18,10 +18,10 @@ import pyarrow as pa
 from penstock.common.typeinfo import MapTypeInfo
 from penstock.ids import OperatorUid
 from penstock.savepoint.columns import ValueColumn, value_column
-from penstock.savepoint.key_columns import KeyColumn, key_column
+from penstock.savepoint.key_columns import KeyColumn, key_column, time_column, timer_key_column
 from penstock.savepoint.stamp_columns import StampColumn, stamp_column
 from penstock.savepoint.window_columns import WindowColumns, window_columns
-from penstock.state.table import MAP_STATE, TableInfo
+from penstock.state.table import MAP_STATE, TIMERS, TableInfo
 from penstock.state.type_text import parse, spell
 from penstock.task.layout import file_name
 
@@ -75,6 +75,9 @@ class StateColumns:
 
 def columns_for(info: TableInfo, key_type: str) -> StateColumns:
     """Return the columns of a state."""
+    value = value_column(info.kind, info.type)
+    if info.kind == TIMERS:
+        return StateColumns(time_column(), None, timer_key_column(key_type), value, None)
     map_key = None
     if info.kind == MAP_STATE:
         type_info = parse(info.type)
@@ -82,7 +85,6 @@ def columns_for(info: TableInfo, key_type: str) -> StateColumns:
         map_key = key_column(spell(type_info.key))
     window = window_columns(info.windows) if info.windows else None
     stamps = None if info.ttl is None else stamp_column(info.kind)
-    value = value_column(info.kind, info.type)
     return StateColumns(key_column(key_type), window, map_key, value, stamps)
 
 

@@ -18,7 +18,7 @@ from penstock.state.evolution import Incompatible
 from penstock.state.key_groups import KeyGroupRange, routed_keys
 from penstock.state.migration import merged_registry, rewriter
 from penstock.state.savepoint_file import SavepointFile
-from penstock.state.table import MAP_STATE, TableInfo, registry_key, table_prefix
+from penstock.state.table import MAP_STATE, TIMERS, TableInfo, registry_key, table_prefix
 
 __all__ = ["entries_of", "verify_files"]
 
@@ -99,7 +99,7 @@ def _entries(
     path: Path, file: SavepointFile, info: TableInfo, key_groups: KeyGroupRange
 ) -> Iterator[Entry]:
     behind = ["window_bytes"] if file.windows else []
-    behind += ["map_key_bytes"] if file.kind == MAP_STATE else []
+    behind += ["map_key_bytes"] if file.kind in (MAP_STATE, TIMERS) else []
     drain = value_column(file.kind, file.type).drain
     stamps = None if file.ttl is None else stamp_column(file.kind)
     rewrite = rewriter(file.info, info)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 __all__ = [
     "KeyGroupRange",
     "default_max_parallelism",
+    "end_of_key",
     "key_group",
     "key_group_range",
     "key_groups_of",
@@ -114,6 +115,11 @@ def key_of(routed: bytes) -> bytes:
     """Return the encoded key inside a routed key, whatever follows it."""
     start, stop = _bounds(routed)
     return routed[start:stop]
+
+
+def end_of_key(routed: bytes) -> int:
+    """Return where a routed key ends, whatever follows it."""
+    return _bounds(routed)[1]
 
 
 def _bounds(routed: bytes) -> tuple[int, int]:

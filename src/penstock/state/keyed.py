@@ -36,6 +36,7 @@ from penstock.state.scope import KeyScope
 from penstock.state.serializers import serializer_for
 from penstock.state.table import TableState
 from penstock.state.tables import Tables
+from penstock.state.timers import TimerTable
 from penstock.state.value_state import KeyedValueState
 
 __all__ = ["KeyedStates", "WindowStates"]
@@ -57,11 +58,12 @@ class KeyedStates(KeyScope):
     again.
     """
 
-    __slots__ = ("_per_window", "_states", "_tables")
+    __slots__ = ("_known", "_per_window", "_states", "_tables")
 
     def __init__(self, step_name: str, key_codec: KeyCodec, tables: Tables | None = None) -> None:
         super().__init__(step_name, key_codec)
         self._states: dict[str, TableState] = {}
+        self._known: dict[bytes, int] | None = None
         self._tables = Tables(step_name) if tables is None else tables
         self._tables.read_by(self)
         self._per_window: WindowStates | None = None
@@ -85,6 +87,7 @@ class KeyedStates(KeyScope):
 
     def _bind_states(self, routed_keys: list[bytes], keys: Sequence[Any] | None) -> None:
         self._enter(self._tables.store, routed_keys, keys)
+        self._known = None
         for state in self._states.values():
             state.bind(self._tables.table_of(state))
 
@@ -99,6 +102,7 @@ class KeyedStates(KeyScope):
         """Forget the micro-batch that is over; a kept function may wait long for the next."""
         for scope in self._scopes():
             scope._enter(self.store, [])
+            scope._known = None
             for state in scope._states.values():
                 state.release()
 
@@ -168,6 +172,20 @@ class KeyedStates(KeyScope):
         return self._declare(
             ExpiringRawState(self, descriptor.name, descriptor.type_info, lifetime)
         )
+
+    def get_timers(self, name: str) -> TimerTable:
+        """Return the timers of one kind of time."""
+        return self._declare(TimerTable(self, name))
+
+    def number_of_key(self, routed: bytes) -> int:
+        """Return the number of a key, which is added if the micro-batch did not bring it."""
+        if self._known is None:
+            self._known = {key: number for number, key in enumerate(self.routed)}
+        number = self._known.get(routed)
+        if number is None:
+            (number,) = self.add_keys([routed])
+            self._known[routed] = number
+        return number
 
     def take_delta(self) -> Delta:
         """Return what was written since ``bind``, sorted by key; a second call finds nothing."""

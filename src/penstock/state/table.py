@@ -1,9 +1,9 @@
 """Tables: each state of a step has one, and a registry says which.
 
 A store's keys are the table's id (2 bytes), the routed key, the window if the state is kept per
-window, and in a map state the user's key.
-Table 0 is the registry itself: state names with their id, kind and type. It is written through
-the same deltas as the values, so it is always as old as they are.
+window, and in a map state the user's key; in those of timers the time stands between key group and
+key (`penstock.state.timers`). Table 0 is the registry itself: state names with their id, kind and
+type. It is written through the same deltas as the values, so it is always as old as they are.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "NO_VALUE",
     "RAW_STATE",
     "REGISTRY",
+    "TIMERS",
     "TableInfo",
     "TableState",
     "TableTtl",
@@ -43,6 +44,7 @@ LEAST_SWEPT = 1000
 LIST_STATE = "list state"
 MAP_STATE = "map state"
 RAW_STATE = "raw state"
+TIMERS = "timers"
 
 NO_VALUE = b""
 """What a map state stores for a key that is there with None; no value encodes to no bytes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.datastream.async_functions import AsyncFunctionDescriptor
 from penstock.task.failure import StepFailed, copy_for_later, fail
+from penstock.task.moment import Moment
 
 Push = Callable[[Any], None]
 
@@ -21,26 +22,35 @@ class AsyncStep:
     `drain` makes those that are left: at the end of a micro-batch no call is under way.
     """
 
-    def __init__(self, step: str, descriptor: AsyncFunctionDescriptor, out: Push) -> None:
+    def __init__(
+        self, step: str, descriptor: AsyncFunctionDescriptor, out: Push, moment: Moment
+    ) -> None:
         self._step = step
         self._calls = _Calls(step, descriptor)
         self._out = out
+        self._moment = moment
         self._waiting: list[Any] = []
+        self._times: list[int] = []
 
     def push(self, record: Any) -> None:
         """Take a record, which waits and so must not change any more."""
         self._waiting.append(copy_for_later(self._step, record))
+        self._times.append(self._moment.timestamp)
         if len(self._waiting) >= LARGEST_BATCH:
             self.drain()
 
     def drain(self) -> None:
         """Make the calls of all records that wait, and hand on their results."""
         records, self._waiting = self._waiting, []
+        times, self._times = self._times, []
         if not records:
             return
-        for _, results in self._calls.make(records):
+        before = self._moment.timestamp
+        for index, results in self._calls.make(records):
+            self._moment.timestamp = times[index]
             for result in results:
                 self._out(result)
+        self._moment.timestamp = before
 
 
 class _Calls:

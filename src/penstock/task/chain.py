@@ -21,6 +21,7 @@ from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.state.fitting import Fit, fit_for
 from penstock.task.async_step import AsyncStep
+from penstock.task.chain_time import ChainTime
 from penstock.task.context import (
     BroadcastSideContext,
     BroadcastStates,
@@ -40,17 +41,24 @@ class Chain:
     """The compiled operators of a stage, ending in emitters and sink writers."""
 
     def __init__(
-        self, stage: Stage, emitters: Mapping[Output, list[Push]], writers: Mapping[int, Push]
+        self,
+        stage: Stage,
+        emitters: Mapping[Output, list[Push]],
+        writers: Mapping[int, Push],
+        time: ChainTime,
     ) -> None:
         self._stage = stage
         self._emitters = emitters
         self._writers = writers
         self._waiting: list[AsyncStep] = []
+        self._time = time
 
     def behind(self, node: Node) -> Push:
         """Return what takes the records that `node` makes, those for side outputs among them."""
         sides = {tag: self._out(node, tag) for tag in self._stage.side_outputs(node)}
         main = self._out(node, None)
+        if node.watermarks is not None:
+            main = self._time.step(node).push(main)
         return _split_by_tag(node.name, main, sides) if sides else main
 
     def side(self, node: Node, tag_id: str) -> Push | None:
@@ -80,7 +88,7 @@ class Chain:
             write = self._writers[node.id]
             return _sink(node.name, write, self._fit(node)) if node.function.can_fail else write
         out = self.behind(node)
-        if node.kind is OperatorKind.DECOUPLE:
+        if node.kind in (OperatorKind.DECOUPLE, OperatorKind.ASSIGN_TIMESTAMPS):
             return out
         if node.kind is OperatorKind.MAP:
             return map_step(node.name, callable_of(node.function, MapFunction), out)
@@ -89,10 +97,10 @@ class Chain:
         if node.kind is OperatorKind.FLAT_MAP:
             return flat_map_step(node.name, callable_of(node.function, FlatMapFunction), out)
         if node.kind is OperatorKind.PROCESS:
-            process, context = node.function.process_element, RecordContext()
+            process, context = node.function.process_element, self._context(node)
             return flat_map_step(node.name, lambda record: process(record, context), out)
         if node.kind is OperatorKind.ASYNC:
-            step = AsyncStep(node.name, node.function, out)
+            step = AsyncStep(node.name, node.function, out, self._time.moment)
             self._waiting.append(step)
             return step.push
         message = f"{node.kind} cannot stand inside a chain"
@@ -109,12 +117,22 @@ class Chain:
         if node.kind.has_broadcast_side:
             assert broadcast is not None
             out, process = self.behind(node), node.function.process_element
-            context = ElementSideContext(broadcast)
+            context = ElementSideContext(broadcast, self._time.moment, self._time.service(node))
             push = flat_map_step(node.name, lambda record: process(record, context), out)
-            return push, broadcast_step(node, out, broadcast)
+            return push, self.broadcast_side(node, out, broadcast)
         if node.kind.has_two_inputs:
-            return two_steps(node, self.behind(node), RecordContext())
+            return two_steps(node, self.behind(node), self._context(node))
         return (self.into(node),)
+
+    def broadcast_side(self, node: Node, out: Push, states: BroadcastStates) -> Push:
+        """Return what takes the records of the broadcast side of `node`."""
+        time = self._time
+        context = BroadcastSideContext(states, time.moment, time.service(node))
+        process = node.function.process_broadcast_element
+        return flat_map_step(node.name, lambda record: process(record, context), out)
+
+    def _context(self, node: Node) -> RecordContext:
+        return RecordContext(self._time.moment, self._time.service(node))
 
 
 def two_steps(node: Node, out: Push, context: Any) -> tuple[Push, Push]:
@@ -128,12 +146,6 @@ def two_steps(node: Node, out: Push, context: Any) -> tuple[Push, Push]:
         process1, process2 = function.process_element1, function.process_element2
         first, second = (lambda r: process1(r, context)), (lambda r: process2(r, context))
     return flat_map_step(step, first, out), flat_map_step(step, second, out)
-
-
-def broadcast_step(node: Node, out: Push, states: BroadcastStates) -> Push:
-    """Return what an operator does with a record of its broadcast side."""
-    process, context = node.function.process_broadcast_element, BroadcastSideContext(states)
-    return flat_map_step(node.name, lambda record: process(record, context), out)
 
 
 def map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -34,12 +33,13 @@ from penstock.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from penstock.datastream.time_domain import TimeDomain
+from penstock.datastream.timerservice import TimerService
 from penstock.errors import InvalidJobError, StateDeclaredTwiceError
 from penstock.state.broadcast_state import OperatorBroadcastState, ReadOnlyBroadcastView
 from penstock.state.keyed import KeyedStates
 from penstock.state.operator_state import OperatorStates
-
-NO_TIMESTAMP = -(2**63)
+from penstock.task.moment import Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,39 +162,53 @@ class SnapshotContext(FunctionSnapshotContext):
 class RecordContext(ProcessFunction.Context, CoProcessFunction.Context):
     """What a process function without keys sees of the current record."""
 
+    def __init__(self, moment: Moment, service: TimerService) -> None:
+        self._moment = moment
+        self._service = service
+
     def timestamp(self) -> int:
-        """Return what PyFlink gives for a record without event time."""
-        return NO_TIMESTAMP
+        """Return the record's event time."""
+        return self._moment.timestamp
 
     def get_current_key(self) -> NoReturn:
         """Refuse: a `KeyedCoProcessFunction` may run on streams without keys, as in PyFlink."""
         message = "there is no current key: the stream has none; put key_by() before the step"
         raise InvalidJobError(message)
 
-    def timer_service(self) -> NoReturn:
-        """Refuse, since timers do not exist yet."""
-        _no_timers()
+    def timer_service(self) -> TimerService:
+        """Return the time."""
+        return self._service
 
 
 class KeyedRecordContext(
-    KeyedProcessFunction.Context, KeyedCoProcessFunction.Context, CoProcessFunction.Context
+    KeyedProcessFunction.OnTimerContext,
+    KeyedCoProcessFunction.OnTimerContext,
+    CoProcessFunction.Context,
 ):
-    """What a keyed process function sees of the current record."""
+    """What a keyed process function sees of the current record, or of a timer that fires."""
 
-    def __init__(self, states: KeyedStates) -> None:
+    def __init__(self, states: KeyedStates, moment: Moment, service: TimerService) -> None:
         self._states = states
+        self._moment = moment
+        self._service = service
+        self.domain = TimeDomain.EVENT_TIME
+        """Of the timer that fires."""
 
     def get_current_key(self) -> Any:
         """Return the current record's key."""
         return self._states.current_key()
 
     def timestamp(self) -> int:
-        """Return what PyFlink gives for a record without event time."""
-        return NO_TIMESTAMP
+        """Return the record's event time, or that of the timer."""
+        return self._moment.timestamp
 
-    def timer_service(self) -> NoReturn:
-        """Refuse, since timers do not exist yet."""
-        _no_timers()
+    def timer_service(self) -> TimerService:
+        """Return the time, and the key's timers."""
+        return self._service
+
+    def time_domain(self) -> TimeDomain:
+        """Return which time the timer went by."""
+        return self.domain
 
 
 class BroadcastStates:
@@ -239,20 +253,22 @@ class BroadcastStates:
 
 
 class _SideContext(BaseBroadcastProcessFunction.BaseContext):
-    def __init__(self, states: BroadcastStates) -> None:
+    def __init__(self, states: BroadcastStates, moment: Moment, service: TimerService) -> None:
         self._broadcast = states
+        self._moment = moment
+        self._service = service
 
     def timestamp(self) -> int:
-        """Return what PyFlink gives for a record without event time."""
-        return NO_TIMESTAMP
+        """Return the record's event time."""
+        return self._moment.timestamp
 
     def current_processing_time(self) -> int:
-        """Return the time of the machine the task runs on."""
-        return time.time_ns() // 1_000_000
+        """Return the time of the machine."""
+        return self._service.current_processing_time()
 
     def current_watermark(self) -> int:
-        """Return what PyFlink gives before the first watermark."""
-        return NO_TIMESTAMP
+        """Return the watermark of the step."""
+        return self._service.current_watermark()
 
 
 class BroadcastSideContext(
@@ -273,12 +289,20 @@ class ElementSideContext(_SideContext, BroadcastProcessFunction.ReadOnlyContext)
         return self._broadcast.read_only(state_descriptor)
 
 
-class KeyedElementSideContext(_SideContext, KeyedBroadcastProcessFunction.ReadOnlyContext):
-    """What the keyed side sees."""
+class KeyedElementSideContext(_SideContext, KeyedBroadcastProcessFunction.OnTimerContext):
+    """What the keyed side sees of the current record, or of a timer that fires."""
 
-    def __init__(self, states: BroadcastStates, keyed: KeyedStates) -> None:
-        super().__init__(states)
+    def __init__(
+        self,
+        states: BroadcastStates,
+        keyed: KeyedStates,
+        moment: Moment,
+        service: TimerService,
+    ) -> None:
+        super().__init__(states, moment, service)
         self._keyed = keyed
+        self.domain = TimeDomain.EVENT_TIME
+        """Of the timer that fires."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastView:
         """Return a state to read."""
@@ -288,11 +312,10 @@ class KeyedElementSideContext(_SideContext, KeyedBroadcastProcessFunction.ReadOn
         """Return the current record's key."""
         return self._keyed.current_key()
 
-    def timer_service(self) -> NoReturn:
-        """Refuse, since timers do not exist yet."""
-        _no_timers()
+    def timer_service(self) -> TimerService:
+        """Return the time, and the key's timers."""
+        return self._service
 
-
-def _no_timers() -> NoReturn:
-    message = "timers are not available in this version of penstock; see docs/pyflink.md"
-    raise InvalidJobError(message)
+    def time_domain(self) -> TimeDomain:
+        """Return which time the timer went by."""
+        return self.domain

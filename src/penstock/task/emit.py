@@ -33,6 +33,7 @@ from penstock.state.fitting import INTEGER_BITS
 from penstock.state.keys import KeyCodec
 from penstock.task.failure import copy_for_later, fail
 from penstock.task.keys import KeyTable
+from penstock.task.moment import Moment
 
 CHUNK = 1 << 19
 """Records kept before they are written; bounds what a task holds in memory."""
@@ -55,9 +56,11 @@ class Emitter(ABC):
         type_info: TypeInformation | None,
         writer: SliceWriter,
         step: str,
+        moment: Moment,
     ) -> None:
         self._channel = channel
         self._step = step
+        self._moment = moment
         self._consumers = channel.consumer_parallelism
         self._encode = encoder_for(type_info)
         self._writer = writer
@@ -68,11 +71,16 @@ class Emitter(ABC):
         """Whether an array of texts is what the declared type says."""
         self.count = 0
         immutable = type_info is not None and is_immutable(type_info)
-        self.push: Push = self._records.append if immutable else self._push_checked
+        self._times: list[int] = []
+        """The event time of each record, where the channel has time."""
+        push: Push = self._records.append if immutable else self._push_checked
+        self.push: Push = self._push_with_time(push) if channel.has_time else push
         """Take one record; the hot path, hence an attribute and not a method."""
 
     def push_many(self, records: list[Any] | pa.Array) -> None:
         """Take records nobody else holds, as they come from a source."""
+        if self._channel.has_time:
+            self._times += [self._moment.timestamp] * len(records)
         if isinstance(records, pa.Array):
             if self._keeps_arrays:
                 self._arrays.append(records)
@@ -109,6 +117,15 @@ class Emitter(ABC):
     def _push_checked(self, record: Any) -> None:
         self._records.append(copy_for_later(self._step, record))
 
+    def _push_with_time(self, push: Push) -> Push:
+        moment, note = self._moment, self._times.append
+
+        def push_with_time(record: Any) -> None:
+            push(record)
+            note(moment.timestamp)
+
+        return push_with_time
+
     def _columns(self, records: list[Any]) -> Columns:
         try:
             return self._encode(records)
@@ -122,17 +139,24 @@ class Emitter(ABC):
 
     def _write(self, records: list[Any], array: pa.Array | None) -> None:
         self.count += len(records)
-        self._split(records, (Layout.SCALAR, [array]) if array is not None else None)
+        times = None
+        if self._channel.has_time:
+            times = pa.array(self._times, pa.int64())
+            self._times.clear()
+        self._split(records, (Layout.SCALAR, [array]) if array is not None else None, times)
 
-    def _deal(self, owners: npt.NDArray[np.int64], columns: Columns) -> None:
+    def _deal(
+        self, owners: npt.NDArray[np.int64], columns: Columns, times: pa.Array | None
+    ) -> None:
         """Write each record to the consumer whose number is at its place."""
         for consumer in range(self._consumers):
             rows = np.flatnonzero(owners == consumer)
             if len(rows):
-                self._writer.write(consumer, _take(columns, rows, len(owners)))
+                taken, at = _take(columns, times, rows, len(owners))
+                self._writer.write(consumer, taken, None, at)
 
     @abstractmethod
-    def _split(self, records: list[Any], columns: Columns | None) -> None:
+    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
         """Write the chunk; `columns` holds it already encoded, if it came that way."""
 
 
@@ -145,14 +169,15 @@ class KeyEmitter(Emitter):
         type_info: TypeInformation | None,
         writer: SliceWriter,
         step: str,
+        moment: Moment,
         select: Callable[[Any], Any],
     ) -> None:
-        super().__init__(channel, type_info, writer, step)
+        super().__init__(channel, type_info, writer, step, moment)
         self._select = select
         self._codec = KeyCodec(channel.partitioning.key_type, _KEY_BY)
         self._own_key_classes = _own_key_classes(type_info, channel.partitioning.key_type)
 
-    def _split(self, records: list[Any], columns: Columns | None) -> None:
+    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
         keys = self._keys(records)
         is_own_key = all(map(operator.is_, keys, records))
         texts = columns[1][0] if is_own_key and columns is not None else None
@@ -176,7 +201,8 @@ class KeyEmitter(Emitter):
                 key = pa.DictionaryArray.from_arrays(
                     pa.array(table.positions(rows)), pa.array(table.routed[consumer], pa.binary())
                 )
-                self._writer.write(consumer, _take(columns, rows, len(records)), key)
+                taken, at = _take(columns, times, rows, len(records))
+                self._writer.write(consumer, taken, key, at)
 
     def _keys(self, records: list[Any]) -> list[Any]:
         keys: list[Any] = []
@@ -206,31 +232,32 @@ class DealEmitter(Emitter):
         type_info: TypeInformation | None,
         writer: SliceWriter,
         step: str,
+        moment: Moment,
         subtask: int,
     ) -> None:
-        super().__init__(channel, type_info, writer, step)
+        super().__init__(channel, type_info, writer, step, moment)
         self._subtask = subtask
         # Every subtask starts its round elsewhere, so that small batches spread too.
         self._next = random.randrange(self._consumers) if self._consumers > 1 else 0
 
-    def _split(self, records: list[Any], columns: Columns | None) -> None:
+    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
         columns = columns or self._columns(records)
         exchange = self._channel.exchange
         n, consumers = len(records), self._consumers
         if exchange is Exchange.FORWARD:
-            self._writer.write(self._subtask, columns)
+            self._writer.write(self._subtask, columns, None, times)
         elif exchange is Exchange.GLOBAL or consumers == 1:
-            self._writer.write(0, columns)
+            self._writer.write(0, columns, None, times)
         elif exchange is Exchange.BROADCAST:
             for consumer in range(consumers):
-                self._writer.write(consumer, columns)
+                self._writer.write(consumer, columns, None, times)
         else:
             if exchange is Exchange.SHUFFLE:
                 owners = np.random.default_rng().integers(0, consumers, n)
             else:
                 owners = (np.arange(n) + self._next) % consumers
                 self._next = (self._next + n) % consumers
-            self._deal(owners, columns)
+            self._deal(owners, columns, times)
 
 
 class CustomEmitter(Emitter):
@@ -242,16 +269,17 @@ class CustomEmitter(Emitter):
         type_info: TypeInformation | None,
         writer: SliceWriter,
         step: str,
+        moment: Moment,
         select: Callable[[Any], Any],
         partition: Callable[[Any, int], Any],
     ) -> None:
-        super().__init__(channel, type_info, writer, step)
+        super().__init__(channel, type_info, writer, step, moment)
         self._select = select
         self._partition = partition
 
-    def _split(self, records: list[Any], columns: Columns | None) -> None:
+    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
         owners = np.fromiter(map(self._owner, records), np.int64, len(records))
-        self._deal(owners, columns or self._columns(records))
+        self._deal(owners, columns or self._columns(records), times)
 
     def _owner(self, record: Any) -> int:
         count = self._consumers
@@ -290,8 +318,12 @@ def _classes(type_info: TypeInformation | None) -> frozenset[type]:
     return frozenset()
 
 
-def _take(columns: Columns, rows: npt.NDArray[np.intp], total: int) -> Columns:
+def _take(
+    columns: Columns, times: pa.Array | None, rows: npt.NDArray[np.intp], total: int
+) -> tuple[Columns, pa.Array | None]:
     layout, arrays = columns
     if len(rows) == total:
-        return columns
-    return layout, [a.take(pa.array(rows)) for a in arrays]
+        return columns, times
+    indices = pa.array(rows)
+    taken = layout, [a.take(indices) for a in arrays]
+    return taken, None if times is None else times.take(indices)

@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from penstock.channel.segment import Segment, Slice
+from penstock.common.event_time import MIN_WATERMARK
 from penstock.common.metric_figures import StepFigures
 from penstock.connectors.source import SplitRange
 from penstock.state.backends.base import FileRef, LocalSnapshot, StateRef
@@ -23,6 +24,35 @@ class SegmentRead(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     slices: list[Slice]
+
+
+class NextTimers(msgspec.Struct, frozen=True, array_like=True):
+    """When the first timers of a subtask are due, None where it has none."""
+
+    event: int | None = None
+    processing: int | None = None
+
+
+class UnitTime(msgspec.Struct, frozen=True, array_like=True):
+    """A unit of a stream whose time is kept by itself, and how far it has come.
+
+    A split of a source, or a subtask behind an exchange.
+    """
+
+    unit: str
+    watermark: int
+    is_idle: bool = False
+
+
+class TimeOrder(msgspec.Struct, frozen=True):
+    """What time it is in a stage during one micro-batch."""
+
+    before: int = MIN_WATERMARK
+    """The watermark while records are processed."""
+    watermark: int = MIN_WATERMARK
+    """Behind its last record: event-time timers up to here fire."""
+    behind: dict[int, int] = {}
+    """Per step that makes watermarks, the one that steps behind it see."""
 
 
 class SubtaskWork(msgspec.Struct, frozen=True):
@@ -37,6 +67,8 @@ class SubtaskWork(msgspec.Struct, frozen=True):
     """The task attempt that won the micro-batch before: its live functions may be reused."""
     operator_state: dict[str, bytes] = {}
     """By operator uid, the version the micro-batch before left; nothing in a job's first."""
+    timers: NextTimers = NextTimers()
+    """When its first timers are due, or before that."""
     restored: bool = False
     """Whether the job goes on from a checkpoint, also for an operator that has nothing in it."""
 
@@ -88,6 +120,7 @@ class Instruction(msgspec.Struct, frozen=True):
     """Ask the store for a local snapshot of the version before, when it has been opened."""
     notices: list[Notice] = []
     """Delivered in order before the first record; a retried task delivers them again."""
+    time: TimeOrder = TimeOrder()
     keep_open: bool = False
     """Leave functions open at the end of input: notices are still to come."""
     close: bool = False
@@ -145,6 +178,10 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     state: FileRef | bytes | None = None
     operator_state: dict[str, bytes] = {}
     """By operator uid, all of what its function keeps: the version this micro-batch leaves."""
+    timers: NextTimers = NextTimers()
+    """When the first timers of its keys are due."""
+    times: dict[int, list[UnitTime]] = {}
+    """Per step that makes watermarks, what it has seen."""
     snapshot: LocalSnapshot | None = None
     """What the instruction asked for; None if the backend needs none."""
     counters: dict[str, dict[str, int]] = {}

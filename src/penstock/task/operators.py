@@ -33,6 +33,7 @@ from penstock.task.context import (
 )
 from penstock.task.failure import fail_outside_records
 from penstock.task.messages import Notice, NoticeKind
+from penstock.task.timestamps import Generators
 
 _METHODS: dict[type[Function], str] = {
     MapFunction: "map",
@@ -65,6 +66,8 @@ class Operators:
         self._operator_states: dict[str, OperatorStates] = {}
         self.broadcast: BroadcastStates | None = None
         """What the broadcast side of the first operator keeps, if it has one; since `open`."""
+        self.generators: Generators = {}
+        """Watermark generators of the user's own."""
         self._opened: dict[str, dict[str, tuple[Any, int]]] = {}
         for node in stage.nodes:
             states = self.states if node is stage.head else None

@@ -177,9 +177,15 @@ class OutboxWriter:
         self._outbox = outbox
         self._channel = channel
 
-    def write(self, consumer: int, columns: Columns, key: pa.Array | None = None) -> None:
-        """Keep records for one consumer, with their dictionary-encoded keys if keyed."""
-        data, _ = encode_slice(columns, key)
+    def write(
+        self,
+        consumer: int,
+        columns: Columns,
+        key: pa.Array | None = None,
+        times: pa.Array | None = None,
+    ) -> None:
+        """Keep records for one consumer, with their keys and event times if they have some."""
+        data, _ = encode_slice(columns, key, times)
         self._outbox.add(self._channel, consumer, data)
 
     def finish(self) -> None:

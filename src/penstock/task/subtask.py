@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow as pa
 from penstock.channel.columns import decoder_for
 from penstock.channel.segment import SegmentWriter, SliceWriter, read_slices
 from penstock.common import pickling
+from penstock.common.event_time import NO_TIMESTAMP
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
 from penstock.datastream.functions import KeySelector, Partitioner
@@ -38,20 +40,31 @@ from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.chain import Chain, Output, broadcast_step
+from penstock.task.chain import Chain, Output
+from penstock.task.chain_time import ChainTime
 from penstock.task.context import SubtaskFacts
 from penstock.task.emit import CustomEmitter, DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
-from penstock.task.keyed import STRIDE, KeyedHead, Part, one_key_after_the_other, read_keyed
+from penstock.task.keyed import (
+    STRIDE,
+    HeadTime,
+    KeyedHead,
+    Part,
+    one_key_after_the_other,
+    read_keyed,
+)
 from penstock.task.layout import Layout, file_name
 from penstock.task.messages import (
     Acknowledgement,
     ChannelOutput,
     Home,
     Instruction,
+    NextTimers,
 )
+from penstock.task.moment import Moment
 from penstock.task.operators import Operators, callable_of
 from penstock.task.parcels import Mail
+from penstock.task.timer_service import KeyedTimerService, Timers
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +162,8 @@ class _Run:
         has_broadcast = self._stage.head.kind.has_broadcast_side
         self._broadcast_side = [c for c in self._stage.inputs if has_broadcast and c.input == 1]
         self._element_side = [c for c in self._stage.inputs if c not in self._broadcast_side]
+        self._moment = Moment(instruction.time.before, instruction.now)
+        self._timers = NextTimers()
         self._records_in = 0
         self._snapshot: LocalSnapshot | None = None
         self._rebuilt = False
@@ -170,7 +185,14 @@ class _Run:
         for channel in self._stage.outputs:
             output = channel.source_node, channel.tag
             pushes.setdefault(output, []).append(emitters[channel.id].push)
-        chain = Chain(self._stage, pushes, {i: w.write for i, w in writers.items()})
+        times = ChainTime(
+            self._stage,
+            self._moment,
+            self._instruction.time,
+            self._operators.generators,
+            f"#{self._who.subtask}",
+        )
+        chain = Chain(self._stage, pushes, {i: w.write for i, w in writers.items()}, times)
         self._clock.mark("set up")
 
         def trim() -> None:
@@ -182,7 +204,7 @@ class _Run:
             state = self._run_keyed(chain, trim)
         else:
             self._start()
-            self._run_plain(chain, emitters, trim)
+            self._run_plain(chain, times, emitters, trim)
         chain.drain()
         operator_state = self._operators.snapshot(self._instruction.snapshot_id)
         self._clock.mark("process")
@@ -205,6 +227,8 @@ class _Run:
             sinks=sinks,
             state=state,
             operator_state=operator_state,
+            timers=self._timers,
+            times=times.units(),
             snapshot=self._snapshot,
             counters=self._operators.take_counters(),
             figures=self._operators.take_figures(),
@@ -268,12 +292,12 @@ class _Run:
         step = next(n.name for n in self._stage.nodes if n.id == channel.source_node)
         if channel.exchange is Exchange.HASH:
             select = callable_of(channel.partitioning.key_selector, KeySelector)
-            return KeyEmitter(channel, type_info, writer, step, select)
+            return KeyEmitter(channel, type_info, writer, step, self._moment, select)
         if channel.exchange is Exchange.CUSTOM:
             select = callable_of(channel.partitioning.key_selector, KeySelector)
             partition = callable_of(channel.partitioning.partitioner, Partitioner)
-            return CustomEmitter(channel, type_info, writer, step, select, partition)
-        return DealEmitter(channel, type_info, writer, step, self._who.subtask)
+            return CustomEmitter(channel, type_info, writer, step, self._moment, select, partition)
+        return DealEmitter(channel, type_info, writer, step, self._moment, self._who.subtask)
 
     def _writer(self, node: Node) -> SinkWriter:
         context = WriterContext(
@@ -290,22 +314,35 @@ class _Run:
         return writer
 
     def _run_plain(
-        self, chain: Chain, emitters: Mapping[ChannelId, Emitter], trim: Callable[[], None]
+        self,
+        chain: Chain,
+        times: ChainTime,
+        emitters: Mapping[ChannelId, Emitter],
+        trim: Callable[[], None],
     ) -> None:
         head = self._stage.head
         # Nothing between what comes in and the exchange: a source's columns stay columns.
-        direct = len(self._stage.nodes) == 1 and len(emitters) == 1 and head.kind in _PASSING_ON
+        direct = (
+            len(self._stage.nodes) == 1
+            and len(emitters) == 1
+            and head.kind in _PASSING_ON
+            and not head.has_time
+        )
         if head.kind not in (OperatorKind.SOURCE, OperatorKind.NATIVE):
             pushes = chain.inputs(head, self._operators.broadcast)
             for part in self._parts(*self._broadcast_side, *self._element_side):
                 if direct:
                     self._pass_on(part.values(), emitters)
                 else:
-                    self._push_all(part.values(), pushes[part.input], trim)
+                    self._push_part(part, pushes[part.input], trim)
             return
         push = chain.behind(head)
         is_native = head.kind is OperatorKind.NATIVE
-        chunks = self._native_chunks(head) if is_native else self._source_chunks(head, not direct)
+        chunks = (
+            self._native_chunks(head)
+            if is_native
+            else self._source_chunks(head, times, as_lists=not direct)
+        )
         for chunk in chunks:
             if direct:
                 self._pass_on(chunk, emitters)
@@ -323,7 +360,7 @@ class _Run:
             message = f"step {head.name!r} is run by Spark, and this job does not run on Spark"
             raise InvalidJobError(message)
 
-    def _source_chunks(self, head: Node, as_lists: bool) -> Iterator[Chunk]:
+    def _source_chunks(self, head: Node, times: ChainTime, as_lists: bool) -> Iterator[Chunk]:
         if self._batches is not None:
             # A micro-batch without ranges is not for reading; what Spark gives then was read.
             if any(w.ranges for w in self._instruction.work):
@@ -331,6 +368,7 @@ class _Run:
             return
         source: Source = head.function
         for split_range in self._work.ranges:
+            times.enter(split_range.split)
             try:
                 yield from (source.read_lists if as_lists else source.read)(split_range)
             except PenstockError:
@@ -342,6 +380,19 @@ class _Run:
         self._records_in += len(chunk)
         (emitter,) = emitters.values()
         emitter.push_many(chunk)
+
+    def _push_part(self, part: Part, push: Any, trim: Callable[[], None]) -> None:
+        if part.segment.times is None:
+            self._push_all(part.values(), push, trim)
+            return
+        moment, records = self._moment, part.values()
+        self._records_in += len(records)
+        timed = zip(part.segment.times.to_numpy().tolist(), records, strict=True)
+        for _ in range(0, len(records), STRIDE):
+            for moment.timestamp, record in islice(timed, STRIDE):
+                push(record)
+            trim()
+        moment.timestamp = NO_TIMESTAMP
 
     def _push_all(self, records: list[Any], push: Any, trim: Callable[[], None]) -> None:
         self._records_in += len(records)
@@ -376,9 +427,12 @@ class _Run:
             self._clock.mark("open state")
             out, broadcast = chain.behind(head), self._operators.broadcast
             if broadcast is not None:
-                self._run_broadcast_side(broadcast_step(head, out, broadcast), trim)
-            keyed = KeyedHead(head, states, out, self._task.batch_mode, broadcast)
-            keyed.run(given, trim)
+                self._run_broadcast_side(chain.broadcast_side(head, out, broadcast), trim)
+            timers = Timers(states, self._work.timers, self._own_key_groups())
+            service = KeyedTimerService(self._moment, timers)
+            time = HeadTime(self._moment, self._instruction.time, timers, service)
+            KeyedHead(head, states, out, time, self._task.batch_mode, broadcast).run(given, trim)
+            self._timers = timers.first()
             self._clock.mark("process")
             staged = None
             if not self._task.batch_mode:
@@ -394,7 +448,7 @@ class _Run:
         # It has no key: the first part of the keys brought all of it.
         if part == 0:
             for records in self._parts(*self._broadcast_side):
-                self._push_all(records.values(), push, trim)
+                self._push_part(records, push, trim)
 
     def _take_snapshot(self, store: StateStore) -> None:
         if self._instruction.snapshot:
@@ -416,10 +470,13 @@ class _Run:
         if self._instruction.key_slice is None:
             return None
         part, of = self._instruction.key_slice
-        head = self._stage.head
-        mine = key_group_range(head.max_parallelism, head.parallelism, self._who.subtask)
+        mine = self._own_key_groups()
         size = len(mine)
         return KeyGroupRange(mine.start + size * part // of, mine.start + size * (part + 1) // of)
+
+    def _own_key_groups(self) -> KeyGroupRange:
+        head = self._stage.head
+        return key_group_range(head.max_parallelism, head.parallelism, self._who.subtask)
 
     def _parts(self, *channels: Channel) -> Iterator[Part]:
         for channel in channels:

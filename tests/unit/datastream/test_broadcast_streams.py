@@ -302,9 +302,10 @@ class ClearsElsewhere(Numbered):
         yield value
 
 
-class AsksForTimers(Numbered):
+class SetsTimers(Numbered):
     def process_element(self, value: str, ctx: Any) -> Iterable[Any]:
-        yield ctx.timer_service()
+        ctx.timer_service().register_event_time_timer("soon")
+        yield value
 
 
 class AsksForOther(Numbered):
@@ -334,7 +335,7 @@ class ReturnsNumber(Numbered):
         (TouchesKeyed(), "keyed state belongs to a record's key"),
         (WritesElsewhere(), "no attribute 'put'"),
         (ClearsElsewhere(), "is changed in process_broadcast_element() only"),
-        (AsksForTimers(), "timers are not available"),
+        (SetsTimers(), "a timer is set to milliseconds since the epoch"),
         (AsksForOther(), "asks for broadcast state 'seen', and broadcast() was given 'rules'"),
         (AsksForOtherType(), "state 'rules' is known as"),
         (PutsWrong(), "operator state 'rules': an element, field \"['a']\" does not fit"),

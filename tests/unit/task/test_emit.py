@@ -22,8 +22,11 @@ from penstock.task import emit
 from penstock.task.emit import DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed
 from penstock.task.keyed import Part, read_keyed
+from penstock.task.moment import Moment
 
 CONSUMERS = 3
+
+AT = Moment()
 
 
 def channel(exchange: Exchange, key_type: TypeInformation | None = None) -> Channel:
@@ -39,7 +42,7 @@ def written(path: Path) -> SegmentWriter:
 def dealt(
     path: Path, exchange: Exchange, records: list[Any], type_info: TypeInformation | None = None
 ) -> list[list[Any]]:
-    emitter = DealEmitter(channel(exchange), type_info, written(path), "step", subtask=1)
+    emitter = DealEmitter(channel(exchange), type_info, written(path), "step", Moment(), subtask=1)
     return received(path, emitter, records, type_info)
 
 
@@ -69,7 +72,9 @@ def test_rebalancing_deals_evenly_also_across_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(emit, "CHUNK", 4)
-    emitter = DealEmitter(channel(Exchange.REBALANCE), None, written(tmp_path / "s"), "step", 0)
+    emitter = DealEmitter(
+        channel(Exchange.REBALANCE), None, written(tmp_path / "s"), "step", Moment(), 0
+    )
     for record in range(30):
         emitter.push(record)
         emitter.trim()
@@ -91,7 +96,7 @@ def keyed(
     key_type: TypeInformation | None = None,
 ) -> list[list[tuple[Any, Any]]]:
     emitter = KeyEmitter(
-        channel(Exchange.HASH, key_type), record_type, written(path), "step", select
+        channel(Exchange.HASH, key_type), record_type, written(path), "step", Moment(), select
     )
     for record in records:
         emitter.push(record)
@@ -149,7 +154,9 @@ def test_a_record_that_is_its_own_key_must_fit_its_type(
 
 
 def test_a_record_changed_after_it_was_emitted_arrives_as_emitted(tmp_path: Path) -> None:
-    emitter = DealEmitter(channel(Exchange.GLOBAL), None, written(tmp_path / "s"), "step", 0)
+    emitter = DealEmitter(
+        channel(Exchange.GLOBAL), None, written(tmp_path / "s"), "step", Moment(), 0
+    )
     record = [1]
     emitter.push(record)
     record.append(2)
@@ -161,7 +168,7 @@ def test_a_record_changed_after_it_was_emitted_arrives_as_emitted(tmp_path: Path
 
 def test_the_first_record_that_does_not_fit_is_named_with_its_step(tmp_path: Path) -> None:
     emitter = DealEmitter(
-        channel(Exchange.GLOBAL), Types.INT(), written(tmp_path / "s"), "Parse", 0
+        channel(Exchange.GLOBAL), Types.INT(), written(tmp_path / "s"), "Parse", Moment(), 0
     )
     for record in (1, "two", "three"):
         emitter.push(record)
@@ -175,7 +182,9 @@ def test_the_first_record_that_does_not_fit_is_named_with_its_step(tmp_path: Pat
 
 
 def test_a_record_that_cannot_be_pickled_is_named_with_its_step(tmp_path: Path) -> None:
-    emitter = DealEmitter(channel(Exchange.GLOBAL), None, written(tmp_path / "s"), "Parse", 0)
+    emitter = DealEmitter(
+        channel(Exchange.GLOBAL), None, written(tmp_path / "s"), "Parse", Moment(), 0
+    )
     with pytest.raises(StepFailed) as caught:
         emitter.push([threading.Lock()])
     assert "step 'Parse'" in str(caught.value.error)

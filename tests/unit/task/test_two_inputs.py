@@ -30,6 +30,7 @@ from penstock.state.keys import KeyCodec
 from penstock.task.emit import KeyEmitter
 from penstock.task.keyed import (
     STRIDE,
+    HeadTime,
     KeyedHead,
     KeyedInput,
     Part,
@@ -37,6 +38,9 @@ from penstock.task.keyed import (
     read_keyed,
 )
 from penstock.task.keys import key_group_of
+from penstock.task.messages import NextTimers, TimeOrder
+from penstock.task.moment import Moment
+from penstock.task.timer_service import KeyedTimerService, Timers
 from tests.unit.support import environment, plan_of
 
 GROUPS = 12
@@ -52,7 +56,7 @@ def parts(directory: Path, chunks: list[tuple[int, list[Any]]]) -> list[Part]:
         channel = Channel(ChannelId(i), StageId(0), StageId(1), 1, partitioning, 1, GROUPS, input_)
         type_info, select = (PAIR, first) if input_ == 0 else (Types.STRING(), same)
         path = directory / f"{i}.arrow"
-        emitter = KeyEmitter(channel, type_info, SegmentWriter(path, 1), "step", select)
+        emitter = KeyEmitter(channel, type_info, SegmentWriter(path, 1), "step", Moment(), select)
         emitter.push_many(records)
         segment = emitter.finish()
         decode = decoder_for(type_info)
@@ -158,7 +162,10 @@ def test_emitters_are_looked_after_between_strides(tmp_path: Path, kind: Operato
     states.bind(store, given.routed_keys)
     made: list[Any] = []
     seen: list[int] = []
-    KeyedHead(head, states, made.append, batch_mode=False).run(
+    timers = Timers(states, NextTimers(), KeyGroupRange(0, GROUPS))
+    moment = Moment()
+    time = HeadTime(moment, TimeOrder(), timers, KeyedTimerService(moment, timers))
+    KeyedHead(head, states, made.append, time, batch_mode=False).run(
         given, lambda: seen.append(len(made))
     )
     assert made == [(i % 2 + 1, i) for i in range(count)]

@@ -1,0 +1,311 @@
+"""Event time on the driver: what each stage knows of it, and when timers are due.
+
+Watermarks move between micro-batches. The tasks of one process its records at the watermark of the
+one before, then go on to the least watermark of all inputs, and fire what is due. Where nothing is
+due nothing runs: the driver keeps the new watermark and tells it to those behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from penstock.channel.log import Clock
+from penstock.checkpoint.metadata import OperatorTime
+from penstock.common.event_time import MAX_WATERMARK, MIN_WATERMARK
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.graph.job_graph import Node
+from penstock.graph.plan import Channel, Stage
+from penstock.ids import ChannelId, StageId
+from penstock.task.messages import Acknowledgement, NextTimers, TimeOrder, UnitTime
+
+__all__ = ["GroupTime", "MakerTime", "StageTime"]
+
+
+@dataclass(slots=True)
+class _Unit:
+    watermark: int
+    active: float
+    """When it last brought something, in processing time."""
+    is_idle: bool = False
+
+
+class MakerTime:
+    """The watermark of a step that makes watermarks: the least of its units."""
+
+    def __init__(self, strategy: WatermarkStrategy, saved: OperatorTime, now: float) -> None:
+        timeout = strategy.idle_timeout
+        self._timeout = None if timeout is None else timeout.to_millis() / 1000
+        self._units = {name: _Unit(watermark, now) for name, watermark in saved.units.items()}
+        self._given = saved.given
+        self._began = now
+
+    @property
+    def units(self) -> Collection[str]:
+        """Those it waits for."""
+        return self._units.keys()
+
+    def observe(self, units: Iterable[UnitTime], now: float) -> None:
+        """Learn what a micro-batch has brought; of a unit in several subtasks the most counts."""
+        for seen in units:
+            unit = self._units.setdefault(seen.unit, _Unit(MIN_WATERMARK, now))
+            unit.watermark = max(unit.watermark, seen.watermark)
+            unit.active, unit.is_idle = now, seen.is_idle
+
+    def expect(self, names: Iterable[str], now: float) -> None:
+        """Wait for these units too, though they have brought nothing yet."""
+        for name in names:
+            self._units.setdefault(name, _Unit(MIN_WATERMARK, now))
+
+    def forget(self, finished: Collection[str]) -> None:
+        """Leave out units that will bring nothing more; the last ones say how far they came."""
+        if finished and set(finished) >= self._units.keys():
+            self._given = max(self._given, *(u.watermark for u in self._units.values()))
+        for name in finished:
+            self._units.pop(name, None)
+
+    def clock(self, now: float) -> Clock:
+        """Return the watermark, and whether nobody shall wait for it."""
+        active = [u.watermark for u in self._units.values() if not self._is_idle(u, now)]
+        if active:
+            self._given = max(self._given, min(active))
+            return Clock(self._given)
+        if self._units:
+            return Clock(self._given, is_idle=True)
+        is_silent = self._timeout is not None and now - self._began >= self._timeout
+        return Clock(self._given, is_idle=is_silent)
+
+    def idle_at(self, now: float) -> float | None:
+        """Return when the next unit will have been silent for too long."""
+        if self._timeout is None:
+            return None
+        since = [u.active for u in self._units.values() if not self._is_idle(u, now)]
+        if not self._units and now - self._began < self._timeout:
+            since = [self._began]
+        return min(since) + self._timeout if since else None
+
+    def saved(self) -> OperatorTime:
+        """Return what a checkpoint keeps of it."""
+        units = {name: unit.watermark for name, unit in self._units.items()}
+        return OperatorTime(given=self._given, units=units)
+
+    def _is_idle(self, unit: _Unit, now: float) -> bool:
+        return unit.is_idle or (self._timeout is not None and now - unit.active >= self._timeout)
+
+
+class InputTime:
+    """The least watermark of a stage's inputs, of those that are not idle."""
+
+    def __init__(self, channels: Iterable[ChannelId]) -> None:
+        self._clocks = dict.fromkeys(channels, Clock())
+        self._lagging: set[ChannelId] = set()
+        """Back from being idle, and not yet where the others are."""
+
+    def observe(self, clocks: Mapping[ChannelId, Clock], current: int) -> Clock:
+        """Learn what some inputs say; return what holds for all."""
+        for channel, clock in clocks.items():
+            before = self._clocks[channel]
+            merged = Clock(max(before.watermark, clock.watermark), clock.is_idle)
+            self._clocks[channel] = merged
+            if before.is_idle and not merged.is_idle:
+                self._lagging.add(channel)
+        self._lagging = {
+            c
+            for c in self._lagging
+            if not self._clocks[c].is_idle and self._clocks[c].watermark < current
+        }
+        active = {c: clock for c, clock in self._clocks.items() if not clock.is_idle}
+        if not active:
+            return Clock(max(c.watermark for c in self._clocks.values()), is_idle=True)
+        counted = [c.watermark for name, c in active.items() if name not in self._lagging]
+        return Clock(min(counted, default=current))
+
+
+class StageTime:
+    """What time it is in one stage."""
+
+    def __init__(self, stage: Stage, saved: Mapping[str, OperatorTime], now: float) -> None:
+        self.stage = stage
+        self.inputs = InputTime(c.id for c in stage.inputs)
+        mine = saved.get(stage.head.uid, OperatorTime())
+        self.clock = Clock(mine.watermark)
+        """At the stage's first step."""
+        first = NextTimers(mine.next_event_timer, mine.next_processing_timer)
+        self.timers = [first] * stage.parallelism
+        """Per subtask, when its first timers are due, or before that."""
+        self._makers = {
+            node.id: MakerTime(node.watermarks, _resumed(saved.get(node.uid), stage), now)
+            for node in stage.nodes
+            if node.watermarks is not None
+        }
+        if not stage.is_source:
+            for maker in self._makers.values():
+                maker.expect((f"#{i}" for i in range(stage.parallelism)), now)
+
+    def behind(self, node: Node, now: float) -> Clock:
+        """Return what time it is behind one of the steps."""
+        maker = self.stage.time_maker(node, itself=True)
+        if maker is None or self.clock.watermark == MAX_WATERMARK:
+            return self.clock
+        return self._makers[maker.id].clock(now)
+
+    def order(self, watermark: int, now: float) -> TimeOrder:
+        """Return what the tasks of a micro-batch are told."""
+        return TimeOrder(
+            before=self.clock.watermark,
+            watermark=watermark,
+            behind={node: maker.clock(now).watermark for node, maker in self._makers.items()},
+        )
+
+    def accept(self, acks: Sequence[Acknowledgement], now: float) -> None:
+        """Learn what the tasks of a published micro-batch have seen."""
+        self.timers = [ack.timers for ack in acks]
+        for node, maker in self._makers.items():
+            maker.observe((unit for ack in acks for unit in ack.times.get(node, ())), now)
+
+    def forget(self, is_finished: Callable[[str], bool]) -> None:
+        """Leave out splits that were read to their ends."""
+        for maker in self._makers.values():
+            maker.forget([unit for unit in maker.units if is_finished(unit)])
+
+    def is_event_due(self, watermark: int) -> bool:
+        """Whether some timer fires at a watermark."""
+        return any(t.event is not None and t.event <= watermark for t in self.timers)
+
+    def next_processing(self) -> int | None:
+        """Return when the first processing-time timer is due."""
+        return min((t.processing for t in self.timers if t.processing is not None), default=None)
+
+    def idle_at(self, now: float) -> float | None:
+        """Return when something here becomes idle."""
+        times = [maker.idle_at(now) for maker in self._makers.values()]
+        return min((t for t in times if t is not None), default=None)
+
+    def saved(self) -> dict[str, OperatorTime]:
+        """Return what a checkpoint keeps, by operator uid."""
+        head = self.stage.head
+        makers = [n for n in self.stage.nodes if n.id in self._makers]
+        kept = {str(node.uid): self._makers[node.id].saved() for node in makers}
+        kept[head.uid] = replace(
+            kept.get(head.uid, OperatorTime()),
+            watermark=self.clock.watermark,
+            next_event_timer=min(
+                (t.event for t in self.timers if t.event is not None), default=None
+            ),
+            next_processing_timer=self.next_processing(),
+        )
+        return kept
+
+
+@dataclass(slots=True)
+class GroupTime:
+    """What time it is in the stages of a group.
+
+    A stage that gets its records inside the group gets watermarks one micro-batch later: what they
+    are is known when the tasks in front of it are through.
+    """
+
+    stages: Sequence[StageTime]
+    """In topological order."""
+    outputs: Sequence[Channel]
+    """The channels to other groups."""
+    _told: dict[ChannelId, Clock] = field(default_factory=dict)
+
+    def plan(
+        self, clocks: Mapping[ChannelId, Clock], *, end: bool, now: float
+    ) -> dict[StageId, Clock]:
+        """Return how far each stage goes in a micro-batch, if these are the news of its input."""
+        goals: dict[StageId, Clock] = {}
+        head = self.stages[0]
+        known = dict(clocks)
+        for time in self.stages:
+            stage = time.stage
+            if end:
+                goals[stage.id] = Clock(MAX_WATERMARK)
+                continue
+            if time is head and stage.is_source:
+                goals[stage.id] = time.clock
+                continue
+            if time is not head:
+                known = self._inner(stage, now)
+            found = time.inputs.observe(known, time.clock.watermark)
+            goals[stage.id] = Clock(
+                max(time.clock.watermark, found.watermark), is_idle=found.is_idle
+            )
+        return goals
+
+    def _inner(self, stage: Stage, now: float) -> dict[ChannelId, Clock]:
+        by_stage = {time.stage.id: time for time in self.stages}
+        return {c.id: _behind(by_stage[c.producer], c, now) for c in stage.inputs}
+
+    def is_due(self, goals: Mapping[StageId, Clock], now: float) -> bool:
+        """Whether some timer fires where stages go that far."""
+        return any(
+            time.is_event_due(goals[time.stage.id].watermark)
+            or ((at := time.next_processing()) is not None and at <= now * 1000)
+            for time in self.stages
+        )
+
+    def orders(self, goals: Mapping[StageId, Clock], now: float) -> dict[StageId, TimeOrder]:
+        """Return what the tasks of each stage are told."""
+        return {
+            time.stage.id: time.order(goals[time.stage.id].watermark, now) for time in self.stages
+        }
+
+    def reach(self, goals: Mapping[StageId, Clock]) -> None:
+        """Go on to where a micro-batch has come, or where there was nothing to do on the way."""
+        for time in self.stages:
+            time.clock = goals[time.stage.id]
+
+    def news(self, now: float) -> dict[ChannelId, Clock]:
+        """Return what those behind have not been told yet."""
+        by_stage = {time.stage.id: time for time in self.stages}
+        clocks = {c.id: _behind(by_stage[c.producer], c, now) for c in self.outputs}
+        news = {
+            c: clock
+            for c, clock in clocks.items()
+            # The end of input tells the last watermark.
+            if clock != self._told.get(c, Clock()) and clock.watermark < MAX_WATERMARK
+        }
+        self._told |= news
+        return news
+
+    def has_news(self, now: float) -> bool:
+        """Whether time has moved here, with no input: something became idle, or caught up."""
+        by_stage = {time.stage.id: time for time in self.stages}
+        for channel in self.outputs:
+            clock = _behind(by_stage[channel.producer], channel, now)
+            if clock != self._told.get(channel.id, Clock()):
+                return True
+        goals = self.plan({}, end=False, now=now)
+        return any(goals[time.stage.id] != time.clock for time in self.stages)
+
+    def calls(self, now: float) -> bool:
+        """Whether there is something to do that needs no input."""
+        return self.is_due({t.stage.id: t.clock for t in self.stages}, now) or self.has_news(now)
+
+    def wait_seconds(self, now: float) -> float | None:
+        """Return in how many seconds a timer is due or something becomes idle, None for never."""
+        waits = [
+            at / 1000 - now for time in self.stages if (at := time.next_processing()) is not None
+        ]
+        waits += [idle - now for t in self.stages if (idle := t.idle_at(now)) is not None]
+        return max(0.0, min(waits)) if waits else None
+
+
+def _behind(time: StageTime, channel: Channel, now: float) -> Clock:
+    node = next(n for n in time.stage.nodes if n.id == channel.source_node)
+    return time.behind(node, now)
+
+
+def _resumed(saved: OperatorTime | None, stage: Stage) -> OperatorTime:
+    """Return what a step goes on with; its subtasks are others if there are more or fewer."""
+    if saved is None or stage.is_source:
+        return saved or OperatorTime()
+    names = [f"#{i}" for i in range(stage.parallelism)]
+    if set(names) == set(saved.units):
+        return saved
+    least = min(saved.units.values(), default=MIN_WATERMARK)
+    return replace(saved, units=dict.fromkeys(names, least))
