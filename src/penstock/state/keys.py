@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,9 +19,16 @@ import pyarrow.compute as pc
 
 from penstock.common.row import Row, RowKind
 from penstock.common.time import Instant
-from penstock.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
+from penstock.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    PickledBytesTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 from penstock.errors import UnstableKeyError
-from penstock.state.fitting import fit_for
+from penstock.state.fitting import INTEGER_BITS, fit_for
 from penstock.state.key_groups import LONG_KEY
 
 __all__ = ["KeyCodec"]
@@ -114,6 +121,32 @@ class KeyCodec:
             return _encode_texts(keys)
         encode = _ENCODERS.get(kind) if self.type_info is None else None
         return list(map(encode or self.encode, keys))
+
+    def parts(self, width: int) -> list[KeyCodec] | None:
+        """Return a codec for each item of keys that are tuples.
+
+        None if tuples of that width do not fit, or if unequal items may become equal by
+        being brought into their type's form.
+        """
+        if self.type_info is None:
+            return [KeyCodec(None, self.step)] * width
+        if not isinstance(self.type_info, TupleTypeInfo):
+            return None
+        declared = self.type_info.field_types
+        if len(declared) != width or not all(map(_keeps_values, declared)):
+            return None
+        return [KeyCodec(one, self.step) for one in declared]
+
+
+def _keeps_values(type_info: TypeInformation) -> bool:
+    return isinstance(type_info, BasicTypeInfo) and (
+        type_info.kind in INTEGER_BITS or type_info.kind is BasicType.STRING
+    )
+
+
+def tuple_of(items: Iterable[bytes]) -> bytes:
+    """Return the bytes of a tuple whose items have these bytes."""
+    return b"\x60%b\0" % b"".join(items)
 
 
 def are_plain_texts(keys: Collection[str], encoded: Sequence[bytes]) -> bool:
@@ -234,7 +267,7 @@ def _encode_instant(key: Instant) -> bytes:
 
 
 def _encode_tuple(key: tuple[Any, ...]) -> bytes:
-    return b"\x60%b\0" % b"".join(map(_encode, key))
+    return tuple_of(map(_encode, key))
 
 
 def _encode_list(key: list[Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Sequence
 from itertools import compress
@@ -12,11 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.state.key_groups import key_groups_of, routed_keys
-from penstock.state.keys import KeyCodec, are_plain_texts
+from penstock.state.keys import KeyCodec, are_plain_texts, tuple_of
 
 # Equal values of one of these types have equal encodings, and unequal ones unequal:
 # Arrow can tell such keys apart by themselves, without their encodings.
 _EXACT: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bytes: pa.binary()}
+
+_MOST_COMBINATIONS = 1 << 62
 
 Numbers = npt.NDArray[np.int32]
 
@@ -44,6 +47,8 @@ class KeyTable:
             distinct, numbers = _told_apart(column)
             encoded = codec.encode_all(distinct, kind)
             self.plain_texts = kind is str and are_plain_texts(distinct, encoded)
+        elif kind is tuple and (found := _tuples_told_apart(keys, codec)) is not None:
+            encoded, numbers = found
         else:
             encoded, numbers = _told_apart(pa.array(map(codec.encode, keys), pa.binary()))
         groups = key_groups_of(encoded, max_parallelism)
@@ -85,6 +90,39 @@ def _exact_column(keys: Sequence[Any], kind: type) -> pa.Array | None:
         return pa.array(keys, arrow)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         return None  # an int beyond 64 bits, a lone surrogate
+
+
+def _tuples_told_apart(
+    keys: Sequence[tuple[Any, ...]], codec: KeyCodec
+) -> tuple[list[bytes], Numbers] | None:
+    """Return the distinct encodings of tuples, if their items can be told apart by column."""
+    widths = set(map(len, keys))
+    parts = codec.parts(widths.pop()) if len(widths) == 1 else None
+    if not parts:
+        return None
+    combined = np.zeros(len(keys), np.int64)
+    combinations = 1
+    columns = []
+    for at, part in enumerate(parts):
+        values = list(map(operator.itemgetter(at), keys))
+        kinds = set(map(type, values))
+        kind = kinds.pop()
+        column = None if kinds else _exact_column(values, kind)
+        if column is None:
+            return None
+        distinct, numbers = _told_apart(column)
+        combinations *= len(distinct)
+        if combinations > _MOST_COMBINATIONS:
+            return None
+        combined = combined * len(distinct) + numbers
+        columns.append(part.encode_all(distinct, kind))
+    chosen, numbers = _told_apart(pa.array(combined))
+    left = np.array(chosen)
+    items = []
+    for encoded in reversed(columns):
+        left, places = np.divmod(left, len(encoded))
+        items.append([encoded[place] for place in places.tolist()])
+    return list(map(tuple_of, zip(*reversed(items), strict=True))), numbers
 
 
 def _told_apart(column: pa.Array) -> tuple[list[Any], Numbers]:

@@ -3,10 +3,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Types
+from penstock.errors import TypeMismatchError
 from penstock.state.key_groups import key_group, key_of, routed_key, subtask_of
 from penstock.state.keys import KeyCodec
 from penstock.task.keys import KeyTable, key_group_of
@@ -17,6 +19,9 @@ KEYS = st.one_of(
     st.lists(st.text(max_size=3), max_size=12),
     st.lists(st.integers(-3, 2**70), max_size=12),
     st.lists(st.binary(max_size=2), max_size=12),
+    st.lists(st.tuples(st.integers(-2, 2), st.text("ab", max_size=2)), max_size=12),
+    st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([1, True, 2**64])), max_size=12),
+    st.lists(st.tuples(st.integers(0, 2)) | st.tuples() | st.just((1, 2)), max_size=12),
     st.lists(
         st.sampled_from([1, 1.0, True, 0, -0.0, 0.0, False, None, "1", b"1", (1,), (1.0,)]),
         max_size=12,
@@ -64,3 +69,23 @@ def test_a_routed_key_tells_its_group_and_key() -> None:
     routed = routed_key(KeyCodec().encode("a"), 7)
     assert key_group_of(routed) == 7
     assert KeyCodec().decode(key_of(routed)) == "a"
+
+
+def test_tuples_of_a_declared_type_are_told_apart_as_their_encodings_are() -> None:
+    keys = [(1, "a"), (2, "a"), (1, "b"), (1, "a"), (300, "a")]
+    codec = KeyCodec(Types.TUPLE([Types.LONG(), Types.STRING()]))
+    table = KeyTable(keys, codec, MAX, 2)
+    assert rows_by_key(table, 2) == brute_force(keys, 2)
+
+
+def test_items_that_become_equal_in_their_type_make_equal_tuples() -> None:
+    table = KeyTable([(1,), (1.0,)], KeyCodec(Types.TUPLE([Types.DOUBLE()])), MAX, 1)
+    assert list(rows_by_key(table, 1).values()) == [[0, 1]]
+    close = [(2**53,), (2**53 + 1,)]
+    table = KeyTable(close, KeyCodec(Types.TUPLE([Types.DOUBLE()])), MAX, 1)
+    assert list(rows_by_key(table, 1).values()) == [[0, 1]]
+
+
+def test_an_item_that_does_not_fit_its_type_is_refused() -> None:
+    with pytest.raises(TypeMismatchError):
+        KeyTable([(1,), (2**40,)], KeyCodec(Types.TUPLE([Types.INT()])), MAX, 1)
