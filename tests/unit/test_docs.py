@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import penstock.datastream
 from penstock import errors
 from penstock.checkpoint.settings import Guarantee
 from penstock.checkpoint.story import StoryEvent
@@ -20,7 +19,6 @@ from penstock.cli.main import plans_of
 from penstock.common.config_options import ConfigOption
 from penstock.common.known_options import KNOWN_OPTIONS
 from penstock.crash_points import CrashPoint
-from penstock.datastream.not_yet import NAMES
 from penstock.graph.render import render_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,22 +26,6 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-
-# pyflink.datastream.__all__ of apache-flink 2.3.0
-PYFLINK_NAMES = """
-    StreamExecutionEnvironment DataStream KeyedStream WindowedStream ConnectedStreams
-    BroadcastStream BroadcastConnectedStream AsyncDataStream DataStreamSink MapFunction
-    CoMapFunction FlatMapFunction CoFlatMapFunction ReduceFunction FilterFunction ProcessFunction
-    KeyedProcessFunction CoProcessFunction KeyedCoProcessFunction WindowFunction
-    ProcessWindowFunction AggregateFunction BroadcastProcessFunction
-    KeyedBroadcastProcessFunction AsyncFunction RuntimeContext TimerService CheckpointingMode
-    CheckpointConfig ExternalizedCheckpointRetention StateBackend HashMapStateBackend
-    EmbeddedRocksDBStateBackend CustomStateBackend PredefinedOptions CheckpointStorage
-    JobManagerCheckpointStorage FileSystemCheckpointStorage CustomCheckpointStorage
-    RuntimeExecutionMode Window TimeWindow CountWindow GlobalWindow WindowAssigner
-    MergingWindowAssigner TriggerResult Trigger TimeDomain KeySelector Partitioner SourceFunction
-    SinkFunction SlotSharingGroup MemorySize OutputTag AsyncRetryPredicate AsyncRetryStrategy
-"""
 
 
 def options_table() -> str:
@@ -93,13 +75,6 @@ def test_every_error_is_explained() -> None:
     text = (ROOT / "docs" / "errors.md").read_text()
     names = [n for n in vars(errors) if n.endswith("Error") and not n.startswith("_")]
     assert [name for name in names if f"`{name}`" not in text] == []
-
-
-def test_every_missing_name_of_pyflink_is_listed_and_no_other() -> None:
-    listed = (ROOT / "docs" / "pyflink.md").read_text().split("## What is missing")[1]
-    missing = {n for n in PYFLINK_NAMES.split() if n not in vars(penstock.datastream)}
-    assert {n for n in PYFLINK_NAMES.split() if f"`{n}`" in listed} == missing
-    assert missing <= NAMES.keys()
 
 
 def test_every_place_to_die_is_in_the_architecture_and_no_other() -> None:

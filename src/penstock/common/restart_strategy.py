@@ -36,50 +36,106 @@ class RestartStrategyConfiguration:
 class RestartStrategies:
     """Makes restart strategies; times are milliseconds or a `timedelta`."""
 
-    @staticmethod
-    def no_restart() -> RestartStrategyConfiguration:
-        """Let the first failure be the last."""
-        settings = Configuration().set(options.RESTART_STRATEGY, "none")
-        return RestartStrategyConfiguration(settings, "Restart deactivated.")
+    class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """The first failure is the last."""
+
+        def __init__(self) -> None:
+            settings = Configuration().set(options.RESTART_STRATEGY, "none")
+            super().__init__(settings, "Restart deactivated.")
+
+    class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """A number of restarts in all."""
+
+        def __init__(
+            self, restart_attempts: int, delay_between_attempts: int | timedelta = 10_000
+        ) -> None:
+            self._attempts, self._delay = restart_attempts, _duration(delay_between_attempts)
+            delay = format_duration(self._delay)
+            settings = Configuration().set(options.RESTART_STRATEGY, "fixed-delay")
+            settings.set(options.FIXED_DELAY_ATTEMPTS, restart_attempts)
+            settings.set(options.FIXED_DELAY_DELAY, delay)
+            super().__init__(
+                settings,
+                f"Restart with fixed delay ({delay}). #{restart_attempts} restart attempts.",
+            )
+
+        def get_restart_attempts(self) -> int:
+            """Return how many restarts there are."""
+            return self._attempts
+
+        def get_delay_between_attempts_interval(self) -> timedelta:
+            """Return the time before each."""
+            return self._delay
+
+    class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """Restarts while failures are not too many in an interval."""
+
+        def __init__(
+            self,
+            max_failure_rate: int,
+            failure_interval: int | timedelta,
+            delay_between_attempts_interval: int | timedelta,
+        ) -> None:
+            self._rate = max_failure_rate
+            self._interval = _duration(failure_interval)
+            self._delay = _duration(delay_between_attempts_interval)
+            interval, delay = format_duration(self._interval), format_duration(self._delay)
+            settings = Configuration().set(options.RESTART_STRATEGY, "failure-rate")
+            settings.set(options.FAILURE_RATE_MAX_FAILURES, max_failure_rate)
+            settings.set(options.FAILURE_RATE_INTERVAL, interval)
+            settings.set(options.FAILURE_RATE_DELAY, delay)
+            super().__init__(
+                settings,
+                f"Failure rate restart with maximum of {max_failure_rate} failures within "
+                f"interval {interval} and fixed delay {delay}.",
+            )
+
+        def get_max_failure_rate(self) -> int:
+            """Return how many failures an interval may have."""
+            return self._rate
+
+        def get_failure_interval(self) -> timedelta:
+            """Return the interval."""
+            return self._interval
+
+        def get_delay_between_attempts_interval(self) -> timedelta:
+            """Return the time before each restart."""
+            return self._delay
+
+    class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """What the configuration says."""
+
+        def __init__(self) -> None:
+            super().__init__(Configuration(), "Cluster level default restart strategy")
 
     @staticmethod
-    def fall_back_restart() -> RestartStrategyConfiguration:
+    def no_restart() -> NoRestartStrategyConfiguration:
+        """Let the first failure be the last."""
+        return RestartStrategies.NoRestartStrategyConfiguration()
+
+    @staticmethod
+    def fall_back_restart() -> FallbackRestartStrategyConfiguration:
         """Leave it to the configuration."""
-        return RestartStrategyConfiguration(
-            Configuration(), "Cluster level default restart strategy"
-        )
+        return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int | timedelta
-    ) -> RestartStrategyConfiguration:
+    ) -> FixedDelayRestartStrategyConfiguration:
         """Restart a number of times in all."""
-        delay = _text(delay_between_attempts)
-        settings = Configuration().set(options.RESTART_STRATEGY, "fixed-delay")
-        settings.set(options.FIXED_DELAY_ATTEMPTS, restart_attempts)
-        settings.set(options.FIXED_DELAY_DELAY, delay)
-        return RestartStrategyConfiguration(
-            settings, f"Restart with fixed delay ({delay}). #{restart_attempts} restart attempts."
+        return RestartStrategies.FixedDelayRestartStrategyConfiguration(
+            restart_attempts, delay_between_attempts
         )
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
-    ) -> RestartStrategyConfiguration:
+    ) -> FailureRateRestartStrategyConfiguration:
         """Restart while there are not more failures than `failure_rate` within an interval."""
-        interval, delay = _text(failure_interval), _text(delay_interval)
-        settings = Configuration().set(options.RESTART_STRATEGY, "failure-rate")
-        settings.set(options.FAILURE_RATE_MAX_FAILURES, failure_rate)
-        settings.set(options.FAILURE_RATE_INTERVAL, interval)
-        settings.set(options.FAILURE_RATE_DELAY, delay)
-        return RestartStrategyConfiguration(
-            settings,
-            f"Failure rate restart with maximum of {failure_rate} failures within interval "
-            f"{interval} and fixed delay {delay}.",
+        return RestartStrategies.FailureRateRestartStrategyConfiguration(
+            failure_rate, failure_interval, delay_interval
         )
 
 
-def _text(duration: int | timedelta) -> str:
-    if isinstance(duration, timedelta):
-        return format_duration(duration)
-    return f"{duration} ms"
+def _duration(given: int | timedelta) -> timedelta:
+    return given if isinstance(given, timedelta) else timedelta(milliseconds=given)

@@ -10,6 +10,10 @@ from penstock.common.configuration import Configuration
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
 
+_FLINKS_THRESHOLD = 20 * 1024
+_FLINKS_BUFFER = 4096
+
+
 class CheckpointStorage(ABC):
     """PyFlink's name for some configuration keys; for `CheckpointConfig.set_checkpoint_storage`."""
 
@@ -71,10 +75,21 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             message = "a FileSystemCheckpointStorage needs a checkpoint_path; got None"
             raise ValueError(message)
         self._path = checkpoint_path
+        self._threshold = file_state_size_threshold
+        self._buffer_size = write_buffer_size
 
     def get_checkpoint_path(self) -> str:
         """Return the directory."""
         return self._path
+
+    def get_min_file_size_threshold(self) -> int:
+        """Return what was given, or Flink's default."""
+        return _FLINKS_THRESHOLD if self._threshold is None else self._threshold
+
+    def get_write_buffer_size(self) -> int:
+        """Return what was given, or Flink's default."""
+        given = self._buffer_size
+        return max(self.get_min_file_size_threshold(), _FLINKS_BUFFER) if given < 0 else given
 
     def get_savepoint_path(self) -> None:
         """Return None: the directory of savepoints is the environment's."""

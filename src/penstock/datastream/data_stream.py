@@ -12,6 +12,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.sink import Sink
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from penstock.datastream.collecting import CloseableIterator
 from penstock.datastream.connected_streams import ConnectedStreams
 from penstock.datastream.functions import (
     FilterFunction,
@@ -41,10 +42,15 @@ from penstock.graph.transformation import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.datastream.collecting import CloseableIterator
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["CachedDataStream", "DataStream", "DataStreamSink", "KeyedStream"]
+__all__ = [
+    "CachedDataStream",
+    "CloseableIterator",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+]
 
 Function = Any
 
