@@ -131,24 +131,24 @@ def commit(kafka: KafkaBroker, group: str, topic: str, offsets: dict[int, int]) 
 
 def committed(kafka: KafkaBroker, group: str, topic: str, count: int) -> list[int]:
     client = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
-    answers = client.committed([TopicPartition(topic, n) for n in range(count)], timeout=10)
+    answers = client.committed([TopicPartition(topic, n) for n in range(count)], timeout=60)
     client.close()
     return [answer.offset for answer in answers]
 
 
 def add_partition(kafka: KafkaBroker, topic: str, count: int) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    client.create_partitions([NewPartitions(topic, count)])[topic].result(10)
-    while len(client.list_topics(topic, timeout=10).topics[topic].partitions) < count:
+    client.create_partitions([NewPartitions(topic, count)])[topic].result(60)
+    while len(client.list_topics(topic, timeout=60).topics[topic].partitions) < count:
         time.sleep(0.05)
 
 
 def delete_before(kafka: KafkaBroker, topic: str, offset: int) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
     place = TopicPartition(topic, 0, offset)
-    next(iter(client.delete_records([place]).values())).result(10)
+    next(iter(client.delete_records([place]).values())).result(60)
 
 
 def delete_topic(kafka: KafkaBroker, topic: str) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    client.delete_topics([topic])[topic].result(10)
+    client.delete_topics([topic])[topic].result(60)

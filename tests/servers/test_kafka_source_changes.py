@@ -257,5 +257,6 @@ def test_a_silent_broker_is_waited_for_and_does_not_hold_up_the_end(
         kafka.pause()
         opened.enumerator.completed(opened.enumerator.positions())
         started = time.monotonic()
-    assert time.monotonic() - started < 20
+    # The client itself would wait for most of a minute.
+    assert time.monotonic() - started < 40
     kafka.resume()

@@ -20,7 +20,8 @@ def test_a_broker_that_was_killed_between_two_commits_costs_the_second_no_timeou
     kafka: KafkaBroker,
 ) -> None:
     topic = kafka.create_topic(f"killed-{uuid.uuid4().hex[:8]}")
-    properties = KafkaProperties({"bootstrap.servers": kafka.bootstrap})
+    patient = {"bootstrap.servers": kafka.bootstrap, "max.block.ms": "100000"}
+    properties = KafkaProperties(patient)
     transactions = MarkedTransactions(properties, Account(topic, topic, topic))
     transactions.open()
     transactions.run([(topic, [{"value": b"first"}])], Marker(1))
@@ -29,6 +30,6 @@ def test_a_broker_that_was_killed_between_two_commits_costs_the_second_no_timeou
     began = time.monotonic()
     transactions.open()
     transactions.run([(topic, [{"value": b"second"}])], Marker(2))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert transactions.marker == Marker(2)
     transactions.close()

@@ -38,7 +38,7 @@ LARGE = "x" * 100_000
 
 
 def await_true(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -145,7 +145,7 @@ def test_nothing_that_was_shuffled_is_left(spark: SparkSession) -> None:
         return sorted(path.name for path in local.rglob("shuffle_*.data"))
 
     # Spark removes them in a thread of its own.
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while left() and time.monotonic() < end:
         time.sleep(0.1)
     assert left() == []

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from tests.crash.orders.events import Order, Total, totals
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 _SHOWN = 3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,9 @@ class Broker:
     """Answers about topics and offsets; every call may block for some ``seconds`` and raise.
 
     What is raised is a ``KafkaException`` of confluent-kafka: the broker is away, or does not
-    want. Used by one thread at a time.
+    want. Who cannot even list topics is followed by a new client: one that was told of no broker
+    at all, as the last broker of a cluster tells while it is fenced, may never ask anybody again
+    (librdkafka's issue 5301). Used by one thread at a time.
     """
 
     def __init__(self, properties: KafkaProperties, seconds: float = 5.0) -> None:
@@ -56,7 +58,7 @@ class Broker:
 
     def topics(self) -> dict[str, int]:
         """Return all topics with their numbers of partitions."""
-        found = self._admin.list_topics(timeout=self._seconds).topics
+        found = self._listed()
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
 
     def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
@@ -110,12 +112,32 @@ class Broker:
 
     def close(self) -> None:
         """Hang up; what waits for a broker that is silent is left to end by itself."""
-        consumer, self._group_consumer = self._group_consumer, None
-        if consumer is not None:
-            # With a commit under way it waits most of a minute, and a job's end with it.
-            closing = threading.Thread(target=consumer.close, name="kafka-close", daemon=True)
-            closing.start()
+        if (closing := self._close_group_consumer()) is not None:
             closing.join(_CLOSE_SECONDS)
+
+    def _close_group_consumer(self) -> threading.Thread | None:
+        consumer, self._group_consumer = self._group_consumer, None
+        if consumer is None:
+            return None
+        # With a commit under way it waits most of a minute, and a job's end with it.
+        closing = threading.Thread(target=consumer.close, name="kafka-close", daemon=True)
+        closing.start()
+        return closing
+
+    def _listed(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = self._admin.list_topics(timeout=self._seconds).topics
+        except self._kafka.KafkaException as error:
+            self._renew(str(error))
+            raise
+        return found
+
+    def _renew(self, trouble: str) -> None:
+        """Take new clients; a commit that is under way has failed with the old one."""
+        self._admin = new_admin(self._properties)
+        self._close_group_consumer()
+        done, self._done = self._done, _ignore
+        done(trouble)
 
     def _list(self, partitions: Collection[KafkaTopicPartition], spec: Any) -> Offsets:
         return {
@@ -143,7 +165,7 @@ class Broker:
         return Told(offsets, frozenset(gone))
 
     def _not_listed(self, partitions: Collection[KafkaTopicPartition]) -> set[KafkaTopicPartition]:
-        listed = self._admin.list_topics(timeout=self._seconds).topics
+        listed = self._listed()
         return {
             p
             for p in partitions
@@ -177,7 +199,8 @@ class Broker:
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
         errors = [error, *(p.error for p in partitions)]
         first = next((e for e in errors if e is not None), None)
-        self._done(None if first is None else first.str())
+        done, self._done = self._done, _ignore
+        done(None if first is None else first.str())
 
 
 def _ignore(error: str | None) -> None:

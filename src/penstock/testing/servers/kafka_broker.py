@@ -10,10 +10,10 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.errors import MissingServerError, ServerError, ServerNotReadyError
+from penstock.errors import MissingServerError, ServerNotReadyError
 from penstock.testing.servers.free_port import free_port
 from penstock.testing.servers.kafka_files import KafkaFiles
 from penstock.testing.servers.server_process import ServerProcess
@@ -21,7 +21,24 @@ from penstock.testing.servers.server_process import ServerProcess
 __all__ = ["LIGHT_JVM", "KafkaBroker"]
 
 LIGHT_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_TIMEOUT = 10.0
+_ANSWER_SECONDS = 3.0
+_PROBE_SECONDS = 2.0
+_RETRY_SECONDS = 0.05
+# How a broker refuses that is there and will serve; without any broker that is not fenced, the
+# controller calls one copy too many.
+_PASSING = frozenset(
+    {
+        "INVALID_REPLICATION_FACTOR",
+        "LEADER_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "NOT_CONTROLLER",
+        "REQUEST_TIMED_OUT",
+        "_ALL_BROKERS_DOWN",
+        "_PARTIAL",
+        "_TIMED_OUT",
+        "_TRANSPORT",
+    }
+)
 
 
 class KafkaBroker(ServerProcess):
@@ -70,19 +87,54 @@ class KafkaBroker(ServerProcess):
 
         `config` are topic settings with `_` for `.`, as in `cleanup_policy="compact"`.
         """
+        from confluent_kafka import KafkaException
         from confluent_kafka.cimpl import NewTopic
 
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        admin = self._admin()
-        admin.create_topics([topic])[name].result(_TIMEOUT)
-        for _ in range(100):
-            known = admin.list_topics(name, timeout=_TIMEOUT).topics[name].partitions
-            if len(known) == partitions and all(part.leader >= 0 for part in known.values()):
-                return name
-            time.sleep(0.05)
-        message = f"topic {name!r} has no leader for its {partitions} partitions"
-        raise ServerError(message)
+        is_asked = False
+
+        def is_made(admin: Any) -> bool:
+            nonlocal is_asked
+            if not _names_a_broker(admin, _ANSWER_SECONDS):
+                return False
+            asked_before, is_asked = is_asked, True
+            try:
+                admin.create_topics([topic], request_timeout=_ANSWER_SECONDS)[name].result()
+            except KafkaException as error:
+                # Asked for before, it is there and only the answer was late.
+                if not asked_before or error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                    raise
+            return True
+
+        def is_led(admin: Any) -> bool:
+            known = admin.list_topics(name, timeout=_ANSWER_SECONDS).topics[name].partitions
+            return len(known) == partitions and all(part.leader >= 0 for part in known.values())
+
+        self._insist(is_made, f"does not make topic {name!r}")
+        self._insist(is_led, f"has no leader for the {partitions} partitions of topic {name!r}")
+        return name
+
+    def _insist(self, is_done: Callable[[Any], bool], failing: str) -> None:
+        """Ask until something is done, with a new client each time."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + self.patience
+        while True:
+            trouble = ""
+            try:
+                if is_done(self._admin()):
+                    return
+            except KafkaException as error:
+                if error.args[0].name() not in _PASSING:
+                    raise
+                trouble = f" ({error.args[0].str()})"
+            if time.monotonic() > deadline or not self.running:
+                how_long = f"after {self.patience:.0f} s" if self.running else "and has ended"
+                raise ServerNotReadyError(
+                    self.name, f"{failing}{trouble} {how_long}", self.log_tail()
+                )
+            time.sleep(_RETRY_SECONDS)
 
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
@@ -170,5 +222,30 @@ class KafkaBroker(ServerProcess):
         except OSError:
             return False
         with contextlib.suppress(Exception):
-            return bool(self._admin().list_topics(timeout=2.0).brokers)
+            return self._takes_topics()
         return False
+
+    def _takes_topics(self) -> bool:
+        """Tell whether the controller has this broker among those that work, and it knows that.
+
+        The controller answers behind all that it was told before, and so does not count on a
+        broker whose session has run out; a fenced one still listens and answers.
+        """
+        from confluent_kafka.cimpl import NewTopic
+
+        admin, name = self._admin(), "probe"
+        if not _names_a_broker(admin, _PROBE_SECONDS):
+            return False
+        probe = NewTopic(name, num_partitions=1, replication_factor=1)
+        asked = admin.create_topics([probe], validate_only=True, request_timeout=_PROBE_SECONDS)
+        asked[name].result()
+        return True
+
+
+def _names_a_broker(admin: Any, seconds: float) -> bool:
+    """Tell whether a client knows whom to ask.
+
+    One that is told of nobody, as a broker does while it is fenced, waits for a controller without
+    ever asking again.
+    """
+    return bool(admin.list_topics(timeout=seconds).brokers)

@@ -54,6 +54,7 @@ class ServerProcess(ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._prepared = False
+        self._paused = False
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -102,7 +103,7 @@ class ServerProcess(ABC):
         """End the server as an administrator would, and wait for it."""
         if self._process is None:
             return
-        self.resume()
+        self._signal(signal.SIGCONT)
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(self.stop_signal)
         try:
@@ -124,10 +125,14 @@ class ServerProcess(ABC):
     def pause(self) -> None:
         """Stop the server and its children in their tracks (SIGSTOP): connections stay open."""
         self._signal(signal.SIGSTOP)
+        self._paused = True
 
     def resume(self) -> None:
-        """Let a paused server go on."""
-        self._signal(signal.SIGCONT)
+        """Let a paused server go on, and return when it serves; nothing if it is not paused."""
+        if self._paused and self.running:
+            self._signal(signal.SIGCONT)
+            self._await_answer()
+        self._paused = False
 
     def restart(self) -> None:
         """Stop and start again, on the same port and data."""
@@ -221,3 +226,4 @@ class ServerProcess(ABC):
             self._guard.communicate()
             self._guard = None
         self._process = None
+        self._paused = False
