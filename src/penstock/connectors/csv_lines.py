@@ -70,7 +70,6 @@ def line_writer(layout: CsvLayout) -> LineWriter:
             layout.delimiter.join(cell for cell, _ in cells) + layout.line_delimiter
         )
     lowest_safe = max(layout.delimiter, quote)
-    doubled = quote * 2 if layout.escape is None else layout.escape + quote
 
     def written(cell: str, is_text: bool) -> str:
         if not is_text or (
@@ -81,7 +80,7 @@ def line_writer(layout: CsvLayout) -> LineWriter:
             return cell
         if layout.escape is not None:
             cell = cell.replace(layout.escape, layout.escape * 2)
-        return quote + cell.replace(quote, doubled) + quote
+        return quote + cell.replace(quote, quote * 2) + quote
 
     def write(cells: Sequence[tuple[str, bool]]) -> str:
         line = layout.delimiter.join(written(cell, is_text) for cell, is_text in cells)

@@ -209,7 +209,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_escape_character(self, c: str) -> Self:
-            """Put this character before quotes inside of quotes, instead of doubling them."""
+            """Put this character before itself; quotes inside of quotes are doubled, as ever."""
             self._layout = replace(self._layout, escape=character("escape character", c))
             return self
 

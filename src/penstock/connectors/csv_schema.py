@@ -114,7 +114,7 @@ class CsvSchemaBuilder:
     ) -> Self:
         """Add a column of lists, by default of strings."""
         element = Types.STRING() if element_type is None else element_type
-        self._columns.append(CsvColumn(name, Types.LIST(element), separator))
+        self._columns.append(CsvColumn(name, Types.OBJECT_ARRAY(element), separator))
         return self
 
     def add_boolean_column(self, name: str) -> Self:

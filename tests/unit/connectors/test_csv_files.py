@@ -100,9 +100,19 @@ def test_comments_and_empty_lines_are_left_out(tmp_path: Path) -> None:
 def test_an_escape_character_takes_the_next_as_it_is(tmp_path: Path) -> None:
     builder = CsvSchema.builder().add_string_column("a").add_string_column("b")
     schema = builder.set_escape_char("\\").build()
-    assert read_text(schema, 'string\\,,\\"string2\\"\n', tmp_path) == [
-        Row(a="string,", b='"string2"')
-    ]
+    rows = read_text(schema, 'string\\,,\\"string2\\"\n', tmp_path)
+    assert rows == [Row(a="string,", b='"string2"')]
+    assert written(schema, rows, tmp_path / "out") == '"string,","""string2"""\n'
+    assert read(schema, tmp_path / "out") == rows
+
+
+def test_a_quote_character_encloses_what_jackson_encloses(tmp_path: Path) -> None:
+    builder = CsvSchema.builder().add_string_column("a").add_string_column("b")
+    schema = builder.set_column_separator("|").set_quote_char("`").build()
+    line = "`string`|`string2`\n"
+    rows = read_text(schema, line, tmp_path)
+    assert rows == [Row(a="string", b="string2")]
+    assert written(schema, rows, tmp_path / "out") == line
 
 
 def test_only_the_null_value_is_none(tmp_path: Path) -> None:

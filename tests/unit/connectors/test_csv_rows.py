@@ -114,10 +114,19 @@ def test_what_is_written_follows_the_layout() -> None:
         .set_line_delimiter("\r\n")
         .build()
     )
-    assert schema.serialize(Row("it's;", [1, 2])) == b"'it\\'s;';'1/2'\r\n"
+    assert schema.serialize(Row("it's;", [1, 2])) == b"'it''s;';'1/2'\r\n"
     assert schema.serialize(Row(None, None)) == b"n/a;n/a\r\n"
     plain = Writing(Types.ROW([Types.STRING()])).disable_quote_character().set_line_delimiter("")
     assert plain.build().serialize(Row("a b")) == b"a b"
+
+
+def test_an_escape_character_is_doubled_and_so_are_quotes_as_in_pyflink() -> None:
+    row = Types.ROW([Types.STRING(), Types.STRING()])
+    writing = Writing(row).set_escape_character("*").set_quote_character("'").build()
+    reading = Reading(row).set_escape_character("*").set_quote_character("'").build()
+    line = writing.serialize(Row("BEGIN", "123'4*"))
+    assert line == b"BEGIN,'123''4**'\n"
+    assert list(reading.deserialize(line)) == ["BEGIN", "123'4*"]
 
 
 texts = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\x00"))
