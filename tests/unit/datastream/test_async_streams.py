@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common import Time, Types
+from penstock.common import Time, Types, WatermarkStrategy
+from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -16,6 +17,7 @@ from penstock.datastream import (
     CheckpointListener,
     DataStream,
     OutputTag,
+    ProcessFunction,
     RuntimeContext,
 )
 from penstock.datastream.async_retry_predicates import (
@@ -343,3 +345,22 @@ def test_tries_need_a_strategy_and_a_timeout() -> None:
         retry(numbers(1), PlusOne(), Time.milliseconds(0), fixed(1, None, None))
     with pytest.raises(InvalidJobError, match="needs a DataStream"):
         retry([1], PlusOne(), LONG, fixed(1, None, None))
+
+
+class Seconds(TimestampAssigner):
+    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
+        return value * 1000
+
+
+class Stamped(ProcessFunction[int, Any]):
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterable[Any]:
+        yield value, ctx.timestamp()
+
+
+@pytest.mark.parametrize("dealt_out", [False, True], ids=["chained", "behind an exchange"])
+def test_results_have_the_event_time_of_their_record(dealt_out: bool) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    timed = numbers(9).assign_timestamps_and_watermarks(strategy)
+    answers = AsyncDataStream.unordered_wait(timed, LastFirst(9), LONG, 100, Types.LONG())
+    stamped = (answers.rebalance() if dealt_out else answers).process(Stamped())
+    assert sorted(collected(stamped)) == [(n, n * 1000) for n in range(9)]

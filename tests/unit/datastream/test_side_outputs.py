@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.common import Types
+from penstock.common import Types, WatermarkStrategy
+from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.datastream import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -181,6 +182,25 @@ def test_several_side_outputs_have_types_of_their_own() -> None:
     row = step.get_side_output(rows).rebalance().map(lambda r: str(tuple(r)))
     found = sorted(collected(text.union(row)))
     assert found == sorted([str(n) for n in NUMBERS] + [f"({n},)" for n in NUMBERS])
+
+
+class Seconds(TimestampAssigner):
+    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
+        return value * 1000
+
+
+class Stamped(ProcessFunction[int, Any]):
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterable[Any]:
+        yield value, ctx.timestamp()
+
+
+@pytest.mark.parametrize("dealt_out", [False, True], ids=["chained", "behind an exchange"])
+def test_records_of_a_side_output_keep_their_event_time(dealt_out: bool) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    timed = numbers(environment()).assign_timestamps_and_watermarks(strategy)
+    odd = timed.process(Split(), Types.LONG()).get_side_output(ODD)
+    stamped = (odd.rebalance() if dealt_out else odd).process(Stamped())
+    assert collected(stamped) == [(n, n * 1000) for n in (1, 3, 5, 7, 9)]
 
 
 def test_a_record_that_does_not_fit_the_tags_type_is_named() -> None:
