@@ -7,7 +7,8 @@ else is pickled record by record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -147,13 +148,20 @@ def _record_encoder(
             raise _Unfit
         if Row in kinds and not all(_is_plain(r, names) for r in records if type(r) is Row):
             raise _Unfit
-        columns = zip(*records, strict=True)
+        columns: Iterable[Sequence[Any]] = (
+            zip(*records, strict=True) if Row in kinds else _by_column(records, len(fields))
+        )
         return layout, [
             _column(values, arrow, allowed)
             for values, (arrow, allowed) in zip(columns, fields, strict=True)
         ]
 
     return encode
+
+
+def _by_column(records: Sequence[tuple[Any, ...]], width: int) -> Iterator[list[Any]]:
+    """Return the items of tuples, place by place; zip() would make an iterator of every record."""
+    return (list(map(operator.itemgetter(at), records)) for at in range(width))
 
 
 def _is_plain(row: Row, names: list[str]) -> bool:
@@ -226,7 +234,7 @@ def _looked_at_tuples(records: Sequence[Any]) -> list[pa.Array] | None:
     if len(lengths) != 1 or 0 in lengths:
         return None
     columns = []
-    for values in zip(*records, strict=True):
+    for values in _by_column(records, lengths.pop()):
         column = _looked_at(values)
         if column is None:
             return None
