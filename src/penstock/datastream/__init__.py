@@ -12,7 +12,13 @@ from penstock.datastream.checkpoint_storage import (
 )
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.connected_streams import ConnectedStreams
-from penstock.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
+from penstock.datastream.data_stream import (
+    AllWindowedStream,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    WindowedStream,
+)
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.functions import (
@@ -35,8 +41,10 @@ from penstock.datastream.functions import (
     MapFunction,
     Partitioner,
     ProcessFunction,
+    ProcessWindowFunction,
     ReduceFunction,
     RuntimeContext,
+    WindowFunction,
 )
 from penstock.datastream.not_yet import NAMES, not_yet
 from penstock.datastream.output_tag import OutputTag
@@ -49,9 +57,20 @@ from penstock.datastream.state_backend import (
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
+from penstock.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowedStream",
     "AsyncDataStream",
     "AsyncFunction",
     "AsyncRetryPredicate",
@@ -68,6 +87,7 @@ __all__ = [
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -75,6 +95,7 @@ __all__ = [
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
@@ -84,9 +105,11 @@ __all__ = [
     "KeyedStream",
     "MapFunction",
     "MemorySize",
+    "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
@@ -94,7 +117,14 @@ __all__ = [
     "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
 ]
 
 

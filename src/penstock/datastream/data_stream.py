@@ -29,6 +29,8 @@ from penstock.datastream.projection import Projection, projected_type
 from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
 from penstock.datastream.state import MapStateDescriptor
 from penstock.datastream.step import DataStreamSink, Step, at_least_one
+from penstock.datastream.window import WindowAssigner
+from penstock.datastream.windowed_stream import AllWindowedStream, WindowedStream, count_windows
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import (
     Exchange,
@@ -45,11 +47,13 @@ if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
+    "AllWindowedStream",
     "CachedDataStream",
     "CloseableIterator",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]
 
 Function = Any
@@ -143,6 +147,14 @@ class DataStream(Step):
         check_type("key_type", key_type)
         partitioning = Partitioning(Exchange.HASH, key_selector, key_type)
         return KeyedStream(self._env, self._dealt_out(partitioning), self)
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Put all records into windows, in one subtask."""
+        return AllWindowedStream(self._values(), window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Put all records into windows of `size`, a new one at every `slide`; Java's name."""
+        return AllWindowedStream(self._values(), count_windows(size, slide))
 
     def union(self, *streams: DataStream) -> DataStream:
         """Put the records of several streams into one; their declared types must agree."""
@@ -445,6 +457,14 @@ class KeyedStream(DataStream):
         """Fold the records of each key into one, emitted after each (BATCH: once per key)."""
         _check(func, ReduceFunction, "reduce")
         return self._then(OperatorKind.REDUCE, "Reduce", func, self._type)
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Put the records of each key into windows."""
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Put the records of each key into windows of `size`, a new one at every `slide`."""
+        return WindowedStream(self, count_windows(size, slide))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """Keep a rolling sum of one field; the others stay those of the first record."""

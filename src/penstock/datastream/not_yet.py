@@ -13,22 +13,6 @@ _SINKS = "wraps a Java sink: use sink_to() with a sink of penstock.datastream.co
 _ROCKSDB = "tunes Flink's RocksDB: penstock's has no such setting"
 
 NAMES: Mapping[str, str] = {
-    **dict.fromkeys(
-        [
-            "WindowedStream",
-            "WindowFunction",
-            "ProcessWindowFunction",
-            "Window",
-            "TimeWindow",
-            "CountWindow",
-            "GlobalWindow",
-            "WindowAssigner",
-            "MergingWindowAssigner",
-            "Trigger",
-            "TriggerResult",
-        ],
-        _COMING,
-    ),
     "CustomStateBackend": "names a Java class: set state.backend.type to hashmap or rocksdb",
     "CustomCheckpointStorage": "names a Java class: set execution.checkpointing.dir",
     "PredefinedOptions": _ROCKSDB,
@@ -38,7 +22,7 @@ NAMES: Mapping[str, str] = {
 """Of the module `pyflink.datastream`."""
 
 METHODS: Mapping[str, str] = {
-    **dict.fromkeys(["window", "window_all", "count_window", "output"], _COMING),
+    **dict.fromkeys(["output"], _COMING),
     "add_source": _SOURCES,
     "add_sink": _SINKS,
     "register_cached_file": (

@@ -33,6 +33,7 @@ class OperatorKind(Enum):
     KEYED_FILTER = "keyed_filter"
     KEYED_PROCESS = "keyed_process"
     REDUCE = "reduce"
+    WINDOW = "window"
     CO_MAP = "co_map"
     CO_FLAT_MAP = "co_flat_map"
     CO_PROCESS = "co_process"
@@ -77,6 +78,7 @@ _KEYED = frozenset(
         OperatorKind.KEYED_FILTER,
         OperatorKind.KEYED_PROCESS,
         OperatorKind.REDUCE,
+        OperatorKind.WINDOW,
         OperatorKind.KEYED_CO_MAP,
         OperatorKind.KEYED_CO_FLAT_MAP,
         OperatorKind.KEYED_CO_PROCESS,

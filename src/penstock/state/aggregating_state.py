@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.datastream.state import AggregatingState
@@ -40,6 +41,34 @@ class KeyedAggregatingState(CellState, AggregatingState[Any, Any]):
         index = self._scope.current
         self._values[index] = held
         self._dirty[index] = 1
+
+    def add_all(self, values: Iterable[Any]) -> bool:
+        """Add many values, touching the cell once; tell whether there was nothing before."""
+        held = self._accumulator()
+        was_empty = held is None
+        function, plain = self._function, self._plain
+        add = function.add
+        for value in values:
+            if value is None:
+                held = None
+                continue
+            held = add(value, function.create_accumulator() if held is None else held)
+            if held.__class__ is not plain:
+                held = self._fitted(held)
+        index = self._scope.current
+        self._values[index] = held
+        self._dirty[index] = 1
+        return was_empty
+
+    def merge(self, target: int, sources: Sequence[int]) -> None:
+        """Put the accumulators of other places together with that of one, and clear the others."""
+        for other in self.take_away(sources):
+            self._scope.current = target
+            held = self._accumulator()
+            if held is not None:
+                other = self._function.merge(held, other)
+            self._values[target] = self._fitted(other)
+            self._dirty[target] = 1
 
     def _accumulator(self) -> Any:
         held = self._values[self._scope.current]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -52,6 +52,15 @@ class CellState(TableState):
         index = self._scope.current
         self._values[index] = None
         self._dirty[index] = 1
+
+    def take_away(self, indexes: Sequence[int]) -> list[Any]:
+        """Clear some cells and return what was in them, but for those without an entry."""
+        taken = []
+        for self._scope.current in indexes:
+            value = self._values[self._scope.current]
+            taken.append(self._load() if value is UNLOADED else value)
+            self.clear()
+        return [value for value in taken if value is not None]
 
     def grow(self, count: int) -> None:  # noqa: D102
         self._sorted_keys = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
@@ -64,6 +64,14 @@ class KeyedListState(CellState, ListState[Any]):
         index = self._scope.current
         self._values[index] = new or None
         self._dirty[index] = 1
+
+    def merge(self, target: int, sources: Sequence[int]) -> None:
+        """Append the lists of other places to that of one, and clear the others."""
+        for values in self.take_away(sources):
+            self._scope.current = target
+            held = self._held()
+            self._values[target] = values if held is None else held + values
+            self._dirty[target] = 1
 
     def _held(self) -> list[Any] | None:
         held: list[Any] | None = self._values[self._scope.current]

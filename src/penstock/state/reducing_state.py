@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock.datastream.state import ReducingState
@@ -45,3 +45,25 @@ class KeyedReducingState(CellState, ReducingState[Any]):
             value = self._fitted(value)
         self._values[index] = value
         self._dirty[index] = 1
+
+    def add_all(self, values: Iterable[Any]) -> bool:
+        """Add many values, touching the cell once; tell whether there was nothing before."""
+        index = self._scope.current
+        held = self._values[index]
+        if held is UNLOADED:
+            held = self._load()
+        was_empty = held is None
+        reduce, plain = self._reduce, self._plain
+        for value in values:
+            held = value if held is None or value is None else reduce(held, value)
+            if held.__class__ is not plain:
+                held = self._fitted(held)
+        self._values[index] = held
+        self._dirty[index] = 1
+        return was_empty
+
+    def merge(self, target: int, sources: Sequence[int]) -> None:
+        """Put the values of other places together with that of one, and clear the others."""
+        for value in self.take_away(sources):
+            self._scope.current = target
+            self.add(value)

@@ -18,6 +18,7 @@ from penstock.datastream.functions import (
     Partitioner,
     ReduceFunction,
 )
+from penstock.datastream.window.operation import WindowOperation
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.graph.transformation import OperatorKind
@@ -72,8 +73,11 @@ class Operators:
         for node in stage.nodes:
             states = self.states if node is stage.head else None
             self._contexts[node.uid] = TaskRuntimeContext(facts(node), states)
-            if node.function is not None:
-                self._functions.append((node, node.function))
+            function = node.function
+            if isinstance(function, WindowOperation):
+                function = function.user_function
+            if function is not None:
+                self._functions.append((node, function))
         self._dealers = [
             (c, step, function)
             for c in stage.outputs
@@ -174,6 +178,10 @@ class Operators:
             if names:
                 changed[node.name] = names
         return changed
+
+    def context_of(self, node: Node) -> TaskRuntimeContext:
+        """Return the context of an operator."""
+        return self._contexts[node.uid]
 
     def _contexts_of(self, channel: Channel) -> TaskRuntimeContext:
         return self._contexts[self._nodes[channel.source_node].uid]

@@ -11,6 +11,7 @@ import cloudpickle
 
 from penstock.common import pickling, pyflink_names
 from penstock.datastream.functions import CheckpointedFunction, CheckpointListener, Function
+from penstock.datastream.window.operation import WindowOperation
 from penstock.errors import UnserializableFunctionError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
@@ -40,12 +41,19 @@ def _with_own_functions(stage: Stage) -> Stage:
 
 def _with_own_function(node: Node, seen: set[int]) -> Node:
     function = node.function
-    if not isinstance(function, (Function, CheckpointedFunction, CheckpointListener)):
-        return node
-    if id(function) in seen:
+    lives = [function.window_function, function.folding] if _is_window(node) else [function]
+    own = {id(f) for f in lives if isinstance(f, _HAVE_A_LIFE)}
+    if own & seen:
         return replace(node, function=pickling.loads(cloudpickle.dumps(function)))
-    seen.add(id(function))
+    seen |= own
     return node
+
+
+_HAVE_A_LIFE = (Function, CheckpointedFunction, CheckpointListener)
+
+
+def _is_window(node: Node) -> bool:
+    return isinstance(node.function, WindowOperation)
 
 
 def _explain(task: StageTask, error: Exception) -> Exception:

@@ -23,6 +23,7 @@ from penstock.common.event_time import NO_TIMESTAMP
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.connectors.source import Chunk, Source
 from penstock.datastream.functions import KeySelector, Partitioner
+from penstock.datastream.window.operation import WindowOperation
 from penstock.errors import InvalidJobError, PenstockError
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
@@ -40,9 +41,9 @@ from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.chain import Chain, Output
+from penstock.task.chain import Chain, Output, Push
 from penstock.task.chain_time import ChainTime
-from penstock.task.context import SubtaskFacts
+from penstock.task.context import BroadcastStates, SubtaskFacts
 from penstock.task.emit import CustomEmitter, DealEmitter, Emitter, KeyEmitter
 from penstock.task.failure import StepFailed, fail, pack
 from penstock.task.keyed import (
@@ -65,6 +66,8 @@ from penstock.task.moment import Moment
 from penstock.task.operators import Operators, callable_of
 from penstock.task.parcels import Mail
 from penstock.task.timer_service import KeyedTimerService, Timers
+from penstock.task.window.head import WindowHead
+from penstock.task.window.operator import WindowParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +434,7 @@ class _Run:
             timers = Timers(states, self._work.timers, self._own_key_groups())
             service = KeyedTimerService(self._moment, timers)
             time = HeadTime(self._moment, self._instruction.time, timers, service)
-            KeyedHead(head, states, out, time, self._task.batch_mode, broadcast).run(given, trim)
+            self._head(states, out, time, broadcast).run(given, trim)
             self._timers = timers.first()
             self._clock.mark("process")
             staged = None
@@ -442,6 +445,26 @@ class _Run:
         finally:
             store.close()
         return staged
+
+    def _head(
+        self, states: KeyedStates, out: Push, time: HeadTime, broadcast: BroadcastStates | None
+    ) -> KeyedHead | WindowHead:
+        node, batch_mode = self._stage.head, self._task.batch_mode
+        operation = node.function
+        if not isinstance(operation, WindowOperation):
+            return KeyedHead(node, states, out, time, batch_mode, broadcast)
+        late = operation.late_tag
+        parts = WindowParts(
+            name=node.name,
+            operation=operation,
+            states=states,
+            timers=time.timers,
+            moment=time.moment,
+            runtime_context=self._operators.context_of(node),
+            out=out,
+            late_is_taken=late is not None and late.tag_id in self._stage.side_outputs(node),
+        )
+        return WindowHead(parts, time, batch_mode)
 
     def _run_broadcast_side(self, push: Any, trim: Callable[[], None]) -> None:
         part, _ = self._instruction.key_slice or (0, 1)

@@ -17,7 +17,7 @@ WINDOW_CONTENTS = "window-contents"
 """The state in which a window keeps its records, or what was folded out of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WindowOperation:
     """Windows, when they fire, what they keep, and what is made of it."""
 
@@ -37,6 +37,6 @@ class WindowOperation:
     """Whether functions are told the key."""
 
     @property
-    def user_functions(self) -> tuple[Function, ...]:
-        """The functions that have a life: the window function and the one that folds."""
-        return tuple(f for f in (self.window_function, self.folding) if f is not None)
+    def user_function(self) -> Function | None:
+        """Whose `open` and `close` are called: the window function, else the one that folds."""
+        return self.window_function or self.folding

@@ -1,0 +1,204 @@
+"""Windows give what the model says, whatever order, lateness, cuts and crashes come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.common import Time, Types
+from penstock.datastream import OutputTag
+from penstock.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
+from penstock.datastream.window import (
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    PurgingTrigger,
+    SessionWindowTimeGapExtractor,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
+from penstock.datastream.window.operation import WindowOperation
+from penstock.datastream.windowed_stream import WindowedStream
+from tests.unit.support import environment
+from tests.unit.task.window.harness import Event, Windows, operation_of, split
+from tests.unit.task.window.model import Fired, Given, SessionModel, SlicedModel
+
+LATE = OutputTag("late", Types.LONG())
+END = 2**63 - 1
+
+
+class Sorted(AggregateFunction[int, list[int], tuple[int, ...]]):
+    """Collects all values: what is lost or there twice shows."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: int, accumulator: list[int]) -> list[int]:
+        return [*accumulator, value]
+
+    def get_result(self, accumulator: list[int]) -> tuple[int, ...]:
+        return tuple(sorted(accumulator))
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        return [*acc_a, *acc_b]
+
+
+class Tell(WindowFunction[Any, Fired, Any, Any]):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        (values,) = inputs
+        yield key, window.start, window.end, values
+
+
+class TellAll(ProcessWindowFunction[int, Fired, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        window = context.window()
+        yield key, window.start, window.end, tuple(sorted(elements))
+
+
+class GapOfValue(SessionWindowTimeGapExtractor):
+    def extract(self, element: int) -> int:
+        return 1 + element % 9
+
+
+def windowed(assigner: WindowAssigner[Any, Any], lateness: int) -> WindowedStream:
+    stream = environment().from_collection([1], Types.LONG()).key_by(lambda v: v)
+    late = stream.window(assigner).allowed_lateness(lateness)
+    return late.side_output_late_data(LATE)
+
+
+def aggregated(windows: WindowedStream) -> WindowOperation:
+    return operation_of(windows.aggregate(Sorted(), Tell(), Types.LIST(Types.LONG())))
+
+
+def processed(windows: WindowedStream) -> WindowOperation:
+    return operation_of(windows.process(TellAll()))
+
+
+WAYS: dict[str, tuple[Callable[[WindowedStream], WindowOperation], bool]] = {
+    "grouped": (aggregated, True),
+    "one by one": (aggregated, False),
+    "all records kept": (processed, False),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Micro-batches, each with the watermark behind it and what befalls its task."""
+
+    batches: list[tuple[list[Event], int, str]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Records about a time that goes on, some of them far behind, cut where it happens."""
+    batches, watermark, number = [], -30, 0
+    for _ in range(draw(st.integers(1, 6))):
+        events = []
+        for _ in range(draw(st.integers(0, 7))):
+            time = watermark + draw(st.integers(-25, 30))
+            events.append(Event(draw(st.sampled_from("ab")), time, number))
+            number += 1
+        watermark += draw(st.integers(0, 25))
+        befalls = draw(st.sampled_from(["", "", "crash", "lost try"]))
+        batches.append((events, watermark, befalls))
+    return Case([*batches, ([], END, "")])
+
+
+def run(
+    windows: Windows, batch: Callable[[list[Event], int], Given], case: Case, grouped: bool
+) -> None:
+    for events, watermark, befalls in case.batches:
+        if befalls == "crash":
+            windows.crash()
+        if befalls == "lost try":
+            windows.batch(events, watermark, publish=False)
+        expected = batch(events, watermark)
+        outs = windows.batch(events, watermark)
+        assert windows.was_grouped is grouped
+        assert all(o.time == o.value[2] - 1 for o in outs if len(o.value) == 4)
+        fired, late = split(outs)
+        assert late == expected.late
+        # Late results come in the order of their records; of timers only time is in order.
+        assert fired[: len(expected.at_once)] == expected.at_once
+        behind = fired[len(expected.at_once) :]
+        assert sorted(behind) == sorted(expected.behind)
+        assert [f[2] for f in behind] == sorted(f[2] for f in behind)
+    assert windows.entries() == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=60, deadline=None)
+@given(
+    case=cases(),
+    slide=st.integers(1, 8),
+    more=st.integers(0, 12),
+    lateness=st.sampled_from([0, 3, 15]),
+    offset=st.integers(-7, 7),
+)
+def test_sliding_windows_give_what_the_model_says(
+    way: str, case: Case, slide: int, more: int, lateness: int, offset: int
+) -> None:
+    size, offset = slide + more, offset % slide
+    make, group = WAYS[way]
+    assigner = SlidingEventTimeWindows(size, slide, offset)
+    windows = Windows(make(windowed(assigner, lateness)), group)
+    run(windows, SlicedModel(size, slide, offset, lateness).batch, case, group)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=60, deadline=None)
+@given(
+    case=cases(),
+    size=st.integers(1, 20),
+    lateness=st.sampled_from([0, 3, 15]),
+    offset=st.integers(0, 7),
+)
+def test_tumbling_windows_give_what_the_model_says(
+    way: str, case: Case, size: int, lateness: int, offset: int
+) -> None:
+    make, group = WAYS[way]
+    assigner = TumblingEventTimeWindows(size, offset % size)
+    windows = Windows(make(windowed(assigner, lateness)), group)
+    run(windows, SlicedModel(size, size, offset % size, lateness).batch, case, group)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=100, deadline=None)
+@given(case=cases(), gap=st.integers(1, 12), lateness=st.sampled_from([0, 3, 15]))
+def test_sessions_give_what_the_model_says(way: str, case: Case, gap: int, lateness: int) -> None:
+    make, group = WAYS[way]
+    windows = Windows(make(windowed(EventTimeSessionWindows(gap), lateness)), group)
+    run(windows, SessionModel(lambda event: gap, lateness).batch, case, group)
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=cases(), lateness=st.sampled_from([0, 3, 15]))
+def test_sessions_whose_records_say_the_gap_give_what_the_model_says(
+    case: Case, lateness: int
+) -> None:
+    assigner = EventTimeSessionWindows.with_dynamic_gap(GapOfValue())
+    windows = Windows(aggregated(windowed(assigner, lateness)))
+    model = SessionModel(lambda event: 1 + event.value % 9, lateness)
+    run(windows, model.batch, case, grouped=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases(), size=st.integers(1, 20), lateness=st.sampled_from([0, 15]))
+def test_each_value_is_in_one_result_where_windows_are_purged(
+    case: Case, size: int, lateness: int
+) -> None:
+    stream = windowed(TumblingEventTimeWindows.of(Time.milliseconds(size)), lateness)
+    windows = Windows(aggregated(stream.trigger(PurgingTrigger.of(EventTimeTrigger()))))
+    seen: list[int] = []
+    for events, watermark, befalls in case.batches:
+        if befalls:
+            windows.crash()
+        fired, late = split(windows.batch(events, watermark))
+        seen += [*late, *(value for f in fired for value in f[3])]
+    assert sorted(seen) == sorted(e.value for events, _, _ in case.batches for e in events)
+    assert windows.entries() == 0
