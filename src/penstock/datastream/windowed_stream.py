@@ -57,9 +57,11 @@ class _Windows:
     _process: type[Function]
     _is_keyed = True
 
-    def __init__(self, stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(
+        self, keyed_stream: KeyedStream, window_assigner: WindowAssigner[Any, Any]
+    ) -> None:
         _check("window assigner", window_assigner, WindowAssigner)
-        self._stream = stream
+        self._stream = keyed_stream
         self._assigner = window_assigner
         self._trigger: Trigger[Any, Any] | None = None
         self._evictor: Evictor[Any, Any] | None = None

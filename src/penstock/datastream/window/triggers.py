@@ -239,9 +239,6 @@ class _ContinuousTrigger(_QuietTrigger):
         state: ReducingState[int] = ctx.get_partitioned_state(self.state_desc)
         return state
 
-    def _behind(self, time: int, window: Window) -> int:
-        return min(time + self.interval, window.max_timestamp())
-
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires at every interval of event time, and at the end of the window."""
@@ -257,8 +254,10 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        if self._next_fire(ctx).get() is None:
-            self._register(timestamp - timestamp % self.interval, window, ctx)
+        next_fire = self._next_fire(ctx)
+        if next_fire.get() is None:
+            begin = timestamp - timestamp % self.interval
+            self.register_next_fire_timestamp(begin, window, ctx, next_fire)
         return TriggerResult.CONTINUE
 
     def on_event_time(  # noqa: D102
@@ -270,7 +269,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         if next_fire.get() != time:
             return TriggerResult.CONTINUE
         next_fire.clear()
-        self._register(time, window, ctx)
+        self.register_next_fire_timestamp(time, window, ctx, next_fire)
         return TriggerResult.FIRE
 
     def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
@@ -286,9 +285,16 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
             ctx.delete_event_time_timer(time)
             next_fire.clear()
 
-    def _register(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
-        behind = self._behind(time, window)
-        self._next_fire(ctx).add(behind)
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: Window,
+        ctx: Trigger.TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        """Set the next firing behind a time."""
+        behind = min(time + self.interval, window.max_timestamp())
+        fire_timestamp_state.add(behind)
         ctx.register_event_time_timer(behind)
 
 
@@ -303,9 +309,10 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def on_element(  # noqa: D102
         self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        if self._next_fire(ctx).get() is None:
+        next_fire = self._next_fire(ctx)
+        if next_fire.get() is None:
             now = ctx.get_current_processing_time()
-            self._register(now - now % self.interval, window, ctx)
+            self.register_next_fire_timestamp(now - now % self.interval, window, ctx, next_fire)
         return TriggerResult.CONTINUE
 
     def on_processing_time(  # noqa: D102
@@ -315,7 +322,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
         if next_fire.get() != time:
             return TriggerResult.CONTINUE
         next_fire.clear()
-        self._register(time, window, ctx)
+        self.register_next_fire_timestamp(time, window, ctx, next_fire)
         return TriggerResult.FIRE
 
     def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
@@ -331,9 +338,16 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
             ctx.delete_processing_time_timer(time)
             next_fire.clear()
 
-    def _register(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
-        behind = self._behind(time, window)
-        self._next_fire(ctx).add(behind)
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: Window,
+        ctx: Trigger.TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        """Set the next firing behind a time."""
+        behind = min(time + self.interval, window.max_timestamp())
+        fire_timestamp_state.add(behind)
         ctx.register_processing_time_timer(behind)
 
 
