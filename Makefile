@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UNIT := not spark and not crash and not kafka and not postgres and not nats
 
-.PHONY: help setup setup-servers setup-kafka setup-nats demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,13 +19,16 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 setup-servers: ## fetch the servers the tests want; what cannot be had is skipped by them
-	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats || echo "going on without: the tests that need it are skipped"
+	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats setup-pyflink-examples || echo "going on without: the tests that need it are skipped"
 
 setup-kafka: setup ## fetch a Kafka broker and Spark's Kafka connector, once, into ~/.cache/penstock
 	@$(BIN)/python tools/servers/fetch_kafka.py
 
 setup-nats: ## have a nats-server: the system's, or Debian's package in ~/.cache/penstock
 	@tools/servers/fetch_nats.sh
+
+setup-pyflink-examples: setup ## fetch the examples that ship in PyFlink's wheel, once, into ~/.cache/penstock
+	@PYTHONPATH=. $(BIN)/python tools/servers/fetch_pyflink_examples.py
 
 demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py

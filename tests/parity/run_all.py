@@ -1,4 +1,4 @@
-"""Run every program under penstock in this one process: ``-m tests.parity.run_all RESULTS``.
+"""Run programs under penstock in this one process: ``-m tests.parity.run_all RESULTS [NAME...]``.
 
 The results map each program's name to what it printed (``output``) and, where it raised, to the
 traceback (``error``).
@@ -15,7 +15,13 @@ import traceback
 import types
 from pathlib import Path
 
-from tests.parity.parity_common import for_penstock, program_names, program_path, write_input
+from tests.parity.parity_common import (
+    WAITING,
+    for_penstock,
+    program_names,
+    program_path,
+    write_input,
+)
 
 
 def run(name: str, lines: Path) -> dict[str, str | None]:
@@ -39,11 +45,11 @@ def run(name: str, lines: Path) -> dict[str, str | None]:
     return {"output": captured.getvalue(), "error": error}
 
 
-def main(results_path: Path) -> None:
+def main(results_path: Path, chosen: list[str]) -> None:
     results: dict[str, dict[str, str | None]] = {}
     with tempfile.TemporaryDirectory() as directory:
         lines = write_input(Path(directory))
-        for name in program_names():
+        for name in chosen or [name for name in program_names() if name not in WAITING]:
             print(f"running {name}", file=sys.stderr, flush=True)
             results[name] = run(name, lines)
             # After each program, so that a crash loses only the programs after it.
@@ -51,4 +57,4 @@ def main(results_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

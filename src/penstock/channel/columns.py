@@ -25,7 +25,7 @@ from penstock.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from penstock.state.serializers import serializer_for
+from penstock.state.serializers import edge_serializer_for
 
 
 class Layout(Enum):
@@ -81,7 +81,7 @@ def encoder_for(type_info: TypeInformation | None) -> Callable[[Sequence[Any]], 
         layout = Layout.ROW if isinstance(type_info, RowTypeInfo) else Layout.TUPLE
         names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else []
         return _checked(type_info, _record_encoder(layout, fields, names))
-    encode = serializer_for(type_info).encode
+    encode = edge_serializer_for(type_info).encode
     return lambda records: (Layout.TYPED, [pa.array(list(map(encode, records)), pa.binary())])
 
 
@@ -99,7 +99,9 @@ def decoder_for(
             assert isinstance(type_info, RowTypeInfo)
             make = Row(*type_info.field_names)
             return [make(*values) for values in zip(*(c.to_pylist() for c in columns), strict=True)]
-        decode_one = pickling.loads if layout is Layout.PICKLE else serializer_for(type_info).decode
+        decode_one = (
+            pickling.loads if layout is Layout.PICKLE else edge_serializer_for(type_info).decode
+        )
         return list(map(decode_one, columns[0].to_pylist()))
 
     return decode
@@ -195,7 +197,7 @@ def _checked(
         try:
             return encode(records)
         except _Unfit:
-            serializer = serializer_for(type_info)
+            serializer = edge_serializer_for(type_info)
             # Raises for the record at fault; a subclass of str or the like passes, slowly.
             encoded = list(map(serializer.encode, records))
             return Layout.TYPED, [pa.array(encoded, pa.binary())]

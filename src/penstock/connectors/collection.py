@@ -18,7 +18,7 @@ from penstock.connectors.source import (
     SourceEnumerator,
     SplitRange,
 )
-from penstock.state.serializers import serializer_for
+from penstock.state.serializers import edge_serializer_for
 
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
@@ -69,6 +69,6 @@ class CollectionSource(Source):
 def _at_the_edge(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
     if type_info is None:
         return values
-    serializer = serializer_for(type_info)
+    serializer = edge_serializer_for(type_info)
     fit, write, decode = serializer.fit, serializer.write, serializer.decode
     return [decode(write(fit(value, f"[{i}]"))) for i, value in enumerate(values)]

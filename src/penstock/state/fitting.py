@@ -1,10 +1,10 @@
 """Fit a value to its declared type, or refuse it.
 
-A value that fits comes out in one canonical form (an ``int`` under DOUBLE becomes a ``float``,
-a FLOAT is rounded to 32 bits, a row carries its declared names), so that a program sees the same
-value whether it was read back from a store or from a cache. ``None`` fits a ROW's field, a MAP's
-value and an element of a BASIC or OBJECT array; it fits no TUPLE field, LIST element or primitive,
-as in PyFlink.
+A value that fits comes out in one canonical form (an ``int`` under DOUBLE becomes a ``float``, a
+row carries its declared names), so that a program sees the same value whether it was read back from
+a store or from a cache. A FLOAT is rounded to 32 bits where a record leaves a step, and not in
+state, as in PyFlink. ``None`` fits a ROW's field, a MAP's value and an element of a BASIC or OBJECT
+array; it fits no TUPLE field, LIST element or primitive, as in PyFlink.
 """
 
 from __future__ import annotations
@@ -62,25 +62,28 @@ class Fit:
         return value if self.exact(value) else self.normal(value, path)
 
 
-def fit_for(type_info: TypeInformation) -> Fit:
-    """Return the check for a type."""
+def fit_for(type_info: TypeInformation, *, rounds: bool = True) -> Fit:
+    """Return the check for a type; unless it `rounds`, a FLOAT keeps all of its 64 bits."""
     match type_info:
+        case BasicTypeInfo(BasicType.FLOAT):
+            return _float32(type_info, rounds)
         case BasicTypeInfo(kind):
             return _basic(kind, type_info)
         case SqlTimeTypeInfo(kind=time_kind):
             return _sql_time(time_kind, type_info)
         case TupleTypeInfo(field_types):
-            return _tuple(field_types, type_info)
+            return _tuple(field_types, type_info, rounds)
         case RowTypeInfo():
-            return _row(type_info)
+            return _row(type_info, rounds)
         case PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE)):
             return _bytes(type_info)
         case ListTypeInfo(element) | PrimitiveArrayTypeInfo(element):
-            return _list(fit_for(element), type_info, _elements_exact(element))
+            return _list(fit_for(element, rounds=rounds), type_info, _elements_exact(element))
         case BasicArrayTypeInfo(element) | ObjectArrayTypeInfo(element):
-            return _list(_or_none(fit_for(element)), type_info)
+            return _list(_or_none(fit_for(element, rounds=rounds)), type_info)
         case MapTypeInfo(key, value):
-            return _map(fit_for(key), _or_none(fit_for(value)), type_info)
+            key_fit, value_fit = fit_for(key, rounds=rounds), fit_for(value, rounds=rounds)
+            return _map(key_fit, _or_none(value_fit), type_info)
         case PickledBytesTypeInfo():
             return Fit(lambda _: True, lambda value, _: value)
     message = f"penstock has no encoding for {type_info!r}"
@@ -101,8 +104,6 @@ def _basic(kind: BasicType, type_info: TypeInformation) -> Fit:
             return _only(bool, type_info)
         case BasicType.DOUBLE:
             return Fit(_has_class(float), lambda value, path: _number(value, path, type_info))
-        case BasicType.FLOAT:
-            return _float32(type_info)
     return _only(Instant if kind is BasicType.INSTANT else Decimal, type_info)
 
 
@@ -161,13 +162,14 @@ def _text(value: Any, path: str, type_info: TypeInformation) -> str:
     raise TypeMismatchError(path, value, type_info)
 
 
-def _float32(type_info: TypeInformation) -> Fit:
+def _float32(type_info: TypeInformation, rounds: bool) -> Fit:
     def normal(value: Any, path: str) -> float:
+        number = _number(value, path, type_info)
         try:
-            rounded: float = _FLOAT32.unpack(_FLOAT32.pack(_number(value, path, type_info)))[0]
+            rounded: float = _FLOAT32.unpack(_FLOAT32.pack(number))[0]
         except OverflowError:
             raise TypeMismatchError(path, value, type_info) from None
-        return rounded
+        return rounded if rounds else number
 
     return Fit(lambda _: False, normal)
 
@@ -229,8 +231,10 @@ def _or_none(fit: Fit) -> Fit:
     return Fit(exact, normal)
 
 
-def _tuple(field_types: tuple[TypeInformation, ...], type_info: TypeInformation) -> Fit:
-    fits = [fit_for(field_type) for field_type in field_types]
+def _tuple(
+    field_types: tuple[TypeInformation, ...], type_info: TypeInformation, rounds: bool
+) -> Fit:
+    fits = [fit_for(field_type, rounds=rounds) for field_type in field_types]
     count = len(fits)
     fields_exact = _compiled(
         [_condition(field_type, at) for at, field_type in enumerate(field_types)], fits
@@ -250,8 +254,8 @@ def _tuple(field_types: tuple[TypeInformation, ...], type_info: TypeInformation)
     return Fit(exact, normal)
 
 
-def _row(type_info: RowTypeInfo) -> Fit:
-    fits = [_or_none(fit_for(field_type)) for field_type in type_info.field_types]
+def _row(type_info: RowTypeInfo, rounds: bool) -> Fit:
+    fits = [_or_none(fit_for(each, rounds=rounds)) for each in type_info.field_types]
     names = type_info.get_field_names()
     count = len(names)
     fields_exact = _compiled(

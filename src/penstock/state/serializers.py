@@ -36,7 +36,7 @@ from penstock.common.typeinfo import (
 from penstock.errors import TypeMismatchError
 from penstock.state.fitting import INTEGER_BITS, Fit, fit_for
 
-__all__ = ["Serializer", "Wire", "serializer_for", "wire_of"]
+__all__ = ["Serializer", "Wire", "edge_serializer_for", "serializer_for", "wire_of"]
 
 Convert = Callable[[Any], Any]
 
@@ -55,10 +55,10 @@ class Serializer:
 
     __slots__ = ("decode", "encode", "fit", "immutable", "plain", "type_info", "write")
 
-    def __init__(self, type_info: TypeInformation) -> None:
+    def __init__(self, type_info: TypeInformation, *, rounds: bool = False) -> None:
         self.type_info = type_info
         self.immutable = is_immutable(type_info)
-        self.fit: Fit = fit_for(type_info)
+        self.fit: Fit = fit_for(type_info, rounds=rounds)
         self.plain: type | None = _plain_class(type_info)
         wire = _wire(type_info)
         self.write: Callable[[Any], bytes] = _writer(wire, type_info)
@@ -67,8 +67,13 @@ class Serializer:
 
 
 def serializer_for(type_info: TypeInformation | None) -> Serializer:
-    """Return the serializer of a declared type; without one, values are pickled."""
+    """Return the serializer of state of a declared type; without one, values are pickled."""
     return Serializer(PickledBytesTypeInfo() if type_info is None else type_info)
+
+
+def edge_serializer_for(type_info: TypeInformation | None) -> Serializer:
+    """Return the serializer of records that leave a step, where a FLOAT has 32 bits."""
+    return Serializer(PickledBytesTypeInfo() if type_info is None else type_info, rounds=True)
 
 
 class Wire(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 import datetime
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.common import Row, RowKind, TypeInformation, Types
 from penstock.common.time import Instant
 from penstock.errors import TypeMismatchError
-from penstock.state.serializers import serializer_for
+from penstock.state.serializers import edge_serializer_for, serializer_for
 
 ROW = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.LONG()])
 MOMENT = datetime.datetime(2024, 2, 29, 23, 59, 59, 999_999)  # noqa: DTZ001
@@ -107,7 +108,7 @@ def test_a_value_that_does_not_fit_is_refused_by_field(
     ("type_info", "value", "canonical"),
     [
         (Types.DOUBLE(), 1, 1.0),
-        (Types.FLOAT(), 0.1, 0.10000000149011612),
+        (Types.FLOAT(), 1, 1.0),
         (Types.LONG(), np.int32(7), 7),
         (Types.DOUBLE(), np.float64(0.5), 0.5),
         (ROW, ("a", 1), Row(name="a", n=1)),
@@ -147,3 +148,16 @@ def test_untyped_values_are_pickled_in_a_fixed_protocol() -> None:
 def test_lists_of_tuples_round_trip(values: list[tuple[str, float]]) -> None:
     serializer = serializer_for(Types.LIST(Types.TUPLE([Types.STRING(), Types.DOUBLE()])))
     assert repr(serializer.decode(serializer.encode(values))) == repr(values)
+
+
+@pytest.mark.parametrize("nest", [lambda v: v, lambda v: (v,), lambda v: [v]], ids=["", "()", "[]"])
+def test_a_float_has_all_its_bits_in_state_and_half_of_them_at_an_edge(
+    nest: Callable[[Any], Any],
+) -> None:
+    declared = {float: Types.FLOAT(), tuple: Types.TUPLE([Types.FLOAT()])}
+    type_info = declared.get(type(nest(0.1)), Types.LIST(Types.FLOAT()))
+    held, sent = serializer_for(type_info), edge_serializer_for(type_info)
+    assert held.decode(held.encode(nest(0.1))) == nest(0.1)
+    assert sent.decode(sent.encode(nest(0.1))) == nest(0.10000000149011612)
+    with pytest.raises(TypeMismatchError):
+        held.encode(nest(1e300))
