@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.common import pickling
-from penstock.common.row import Row, RowKind
+from penstock.common.row import Row, RowKind, rows_of
 from penstock.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -97,8 +97,7 @@ def decoder_for(
             return list(zip(*(c.to_pylist() for c in columns), strict=True))
         if layout is Layout.ROW:
             assert isinstance(type_info, RowTypeInfo)
-            make = Row(*type_info.field_names)
-            return [make(*values) for values in zip(*(c.to_pylist() for c in columns), strict=True)]
+            return rows_of(type_info.field_names, [c.to_pylist() for c in columns])
         decode_one = (
             pickling.loads if layout is Layout.PICKLE else edge_serializer_for(type_info).decode
         )

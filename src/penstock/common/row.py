@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
-__all__ = ["Row", "RowKind"]
+__all__ = ["Row", "RowKind", "rows_of"]
 
 
 class RowKind(Enum):
@@ -155,6 +155,20 @@ class Row:
         if names == self._fields:
             return names, self._values
         return names, [self._values[self._fields.index(name)] for name in names]
+
+
+def rows_of(names: Sequence[str], columns: Iterable[Sequence[Any]]) -> list[Row]:
+    """Create the rows whose fields are columns of equal length; the rows share their names."""
+    fields, make, insert = list(names), Row.__new__, RowKind.INSERT
+    rows = []
+    for values in zip(*columns, strict=True):
+        # What __init__ does, without its choices: half the time of it, and it is all there is.
+        row = make(Row)
+        row._fields = fields
+        row._values = list(values)
+        row._row_kind = insert
+        rows.append(row)
+    return rows
 
 
 def _restore(fields: list[str] | None, values: Sequence[Any], row_kind: RowKind) -> Row:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from penstock.common.row import Row
+from penstock.common.row import Row, rows_of
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
 from penstock.connectors.csv_cells import cell_parser
 from penstock.connectors.csv_lines import CsvLayout
@@ -65,8 +65,7 @@ class CsvBlocks:
         """
         columns = self._columns(block, one_line_each)
         if columns is not None:
-            make = Row(*self._names)
-            return [make(*values) for values in zip(*columns, strict=True)]
+            return rows_of(self._names, columns)
         return list(self._one_by_one(block.decode("utf-8"), one_line_each))
 
     def _columns(self, block: bytes, one_line_each: bool) -> list[list[Any]] | None:

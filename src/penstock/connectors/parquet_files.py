@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.common.configuration import Configuration
-from penstock.common.row import Row
+from penstock.common.row import rows_of
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.arrow_values import type_to_read, values_of
 from penstock.connectors.columnar_writer import row_type_of
@@ -128,10 +128,9 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         with ParquetFileReader(path) as reader:
             plan = self._plan(path, reader.file.schema_arrow)
             columns = [name for name, _ in plan if name is not None]
-            make = Row(*self._row_type.field_names)
             for where, batch in reader.batches(start, end, columns):
                 values = self._values(path, where, plan, batch)
-                yield [make(*row) for row in zip(*values, strict=True)]
+                yield rows_of(self._row_type.field_names, values)
 
     def _plan(self, path: Path, schema: pa.Schema) -> list[tuple[str | None, pa.DataType | None]]:
         """Say for each field which column it is, and what to cast that to."""

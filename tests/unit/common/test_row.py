@@ -3,6 +3,7 @@ import pickle
 import pytest
 
 from penstock.common import Row, RowKind
+from penstock.common.row import rows_of
 
 
 def test_named_row_reads_by_index_name_and_attribute() -> None:
@@ -103,3 +104,12 @@ def test_rows_pickle(row: Row) -> None:
 
 def test_row_kinds_print_as_symbols() -> None:
     assert [str(kind) for kind in RowKind] == ["+I", "-U", "+U", "-D"]
+
+
+def test_rows_of_columns_are_those_made_one_by_one() -> None:
+    rows = rows_of(["a", "b"], [[1, None], ["x", "y"]])
+    assert rows == [Row(a=1, b="x"), Row(a=None, b="y")]
+    rows[0].set_field_names(["c", "d"])
+    rows[0]["c"] = 5
+    assert rows == [Row(c=5, d="x"), Row(a=None, b="y")]
+    assert rows_of(["a"], [[]]) == []
