@@ -154,8 +154,8 @@ class AsyncFunctionDescriptor(Function):
 
     def close(self) -> None:
         """Close the function and its event loop."""
-        loop, self.loop = self.loop, None
-        if loop is None:
+        loop = self.loop
+        if loop is None or loop.is_closed():
             return
         asyncio.set_event_loop(loop)
         try:

@@ -304,11 +304,14 @@ class Client(AsyncFunction[int, int]):
         CALLS.append("close")
 
 
-def test_a_function_is_opened_and_closed_with_its_event_loop() -> None:
+def test_a_function_is_opened_and_closed_with_its_event_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert sorted(collected(AsyncDataStream.unordered_wait(numbers(5), Client(), LONG))) == [
         *range(5)
     ]
     assert CALLS == ["open", "close"]
+    assert "changed its fields" not in caplog.text
 
 
 class Plain(AsyncFunction[int, int]):
