@@ -18,6 +18,7 @@ from penstock.datastream import (
     DataStream,
     KeyedProcessFunction,
     MapFunction,
+    OutputTag,
     RuntimeContext,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
@@ -350,3 +351,22 @@ def test_a_job_goes_on_the_other_way(ways: tuple[str, str], tmp_path: Path) -> N
     counting = program(tmp_path, after, script=bursts(60))
     counting.run()
     assert counting.verdict(60).is_exactly_once
+
+
+SIDE = OutputTag("side", Types.LONG())
+
+
+class Threes(KeyedProcessFunction[Any, int, int]):
+    def process_element(self, value: int, ctx: Any) -> Iterable[Any]:
+        yield value
+        if value % 3 == 0:
+            yield SIDE, value
+
+
+def test_side_outputs_and_partitioners_of_the_programs_own(exchange: str) -> None:
+    env = made(exchange, parallelism=3)
+    step = numbers(env, 60).key_by(lambda n: n % 7).process(Threes(), Types.LONG())
+    dealt = step.get_side_output(SIDE).partition_custom(lambda key, n: key % n, lambda v: v)
+    threes = dealt.map(lambda n: ("side", n)).union(step.rebalance().map(lambda n: ("main", n)))
+    expected = [("main", n) for n in range(60)] + [("side", n) for n in range(0, 60, 3)]
+    assert sorted(collected(threes)) == sorted(expected)
