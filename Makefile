@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UNIT := not spark and not crash and not kafka and not postgres and not nats
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,7 +69,7 @@ fix: setup ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors ## all benchmarks but PyFlink (about 2 hours)
+bench: bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark ## all benchmarks but bench-pyflink (about 2.5 hours)
 
 bench-keyed: setup ## throughput and fixed cost against Spark's own ways (25 minutes)
 	@$(BIN)/python -m benchmarks.run
@@ -85,6 +85,9 @@ bench-exchange: setup ## channels beside Spark's shuffle as the exchange
 
 bench-connectors: setup-kafka ## Kafka and PostgreSQL at both ends, beside Spark's own query and a plain COPY (15 minutes)
 	@$(BIN)/python -m benchmarks.connectors
+
+bench-nexmark: setup ## NEXMark's queries beside PyFlink, in a venv of its own, and Spark's own operators (30 minutes)
+	@$(BIN)/python -m benchmarks.nexmark
 
 bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
 	@$(BIN)/python -m benchmarks.run --pyflink

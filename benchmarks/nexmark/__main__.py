@@ -90,7 +90,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--only", action="append", choices=list(plan.ENGINES), help="this engine (repeatable)")
     add("--quick", action="store_true", help="tiny sizes: does it all work?")
     add("--rounds", type=int, default=2, help="times each engine runs, alternating (default 2)")
-    add("--events", type=int, default=1_000_000, help="events in all (default 1000000)")
+    add("--events", type=int, default=800_000, help="events in all (default 800000)")
     add("--events-per-batch", type=int, default=200_000, help="of a micro-batch (default 200000)")
     add("--rate", type=int, default=10_000, help="events per second of event time (default 10000)")
     add("--parallelism", type=int, default=os.cpu_count() or 2, help="subtasks (default: cores)")

@@ -190,8 +190,9 @@ def _time(query: Query, events: Events, parallelism: int) -> Timed:
 
 
 def _run(query: Query, directory: Path, parallelism: int, to: Callable[[Any], Any]) -> list[Any]:
-    # By the default of the bench, a micro-batch is a part for every core.
-    lines = session({}).readStream.option("maxFilesPerTrigger", parallelism).text(str(directory))
+    # A micro-batch is a part for every core.
+    spark = session({"spark.sql.shuffle.partitions": str(parallelism)})
+    lines = spark.readStream.option("maxFilesPerTrigger", parallelism).text(str(directory))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as where:
         started = (
             to(query.build(lines).writeStream.outputMode(query.mode))
