@@ -30,6 +30,7 @@ from penstock.datastream.window.sessions import (
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
+from penstock.datastream.window.trigger import Trigger, TriggerResult
 from penstock.datastream.window.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -39,8 +40,6 @@ from penstock.datastream.window.triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
-    TriggerResult,
 )
 from penstock.datastream.window.windows import (
     CountWindow,

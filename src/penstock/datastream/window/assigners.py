@@ -11,12 +11,12 @@ from penstock.common.time import Time
 from penstock.common.typeinfo import Types
 from penstock.datastream.runtime_context import RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.datastream.window.trigger import Trigger
 from penstock.datastream.window.triggers import (
     CountTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
-    Trigger,
 )
 from penstock.datastream.window.windows import (
     MIN_LONG_VALUE,

@@ -9,7 +9,7 @@ from penstock.datastream.runtime_context import Function
 from penstock.datastream.state import StateDescriptor
 from penstock.datastream.window.assigners import WindowAssigner
 from penstock.datastream.window.evictors import Evictor
-from penstock.datastream.window.triggers import Trigger
+from penstock.datastream.window.trigger import Trigger
 
 __all__ = ["WINDOW_CONTENTS", "WindowOperation"]
 

@@ -142,3 +142,14 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap, ProcessingTimeAssigner):
     ) -> list[TimeWindow]:
         now = context.get_current_processing_time()
         return [TimeWindow(now, now + self._gap(element))]
+
+
+MERGE_WHERE_THEY_TOUCH = frozenset(
+    {
+        EventTimeSessionWindows,
+        ProcessingTimeSessionWindows,
+        DynamicEventTimeSessionWindows,
+        DynamicProcessingTimeSessionWindows,
+    }
+)
+"""Assigners whose windows become one if, and only if, they overlap or touch."""

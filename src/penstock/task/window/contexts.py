@@ -20,7 +20,7 @@ from penstock.datastream.state import (
 )
 from penstock.datastream.window.assigners import WindowAssigner
 from penstock.datastream.window.evictors import Evictor
-from penstock.datastream.window.triggers import Trigger
+from penstock.datastream.window.trigger import Trigger
 from penstock.datastream.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from penstock.errors import InvalidJobError
 from penstock.state.aggregating_state import KeyedAggregatingState

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -217,17 +217,43 @@ class _Sessions(GroupedWindows):
             sorted_times[1:] - sorted_times[:-1] > self._gap
         )
         bounds = np.append(np.flatnonzero(begins), len(order))
-        operator, encode = self._operator, self._operator.encoding.encode
-        for first, stop in pairwise(bounds.tolist()):
-            self._keyed.current = int(sorted_keys[first])
-            start, last = int(sorted_times[first]), int(sorted_times[stop - 1])
-            in_flight = operator.in_flight()
-            session = in_flight.add(TimeWindow(start, last + self._gap), operator.merge)
-            number = operator.windows.number_of(encode(in_flight.state_window(session)))
+        starts, stops = bounds[:-1], bounds[1:]
+        found = zip(
+            sorted_keys[starts].tolist(),
+            sorted_times[starts].tolist(),
+            (sorted_times[stops - 1] + self._gap).tolist(),
+            strict=True,
+        )
+        sessions = [self._in_flight(key, start, end) for key, start, end in found]
+        routed = self._keyed.routed
+        numbers = self._operator.windows.numbers_of([routed[s.key] + s.contents for s in sessions])
+        sorted_rows = rows[order].tolist()
+        slices = pairwise(bounds.tolist())
+        for session, number, (first, stop) in zip(sessions, numbers, slices, strict=True):
+            self._keyed.current = session.key
             # In the order in which they came, not in that of their times.
-            mine = np.sort(rows[order[first:stop]]).tolist()
+            mine = sorted(sorted_rows[first:stop])
             self._fold(number, list(map(values.__getitem__, mine)))
-            self._register(session, encode(session))
+            # One of the sessions behind it may have made it grow further.
+            if self._operator.in_flight().contents_of(session.namespace) is not None:
+                self._register(session.window, session.namespace)
+
+    def _in_flight(self, key: int, start: int, end: int) -> _Session:
+        """Put a session among those in flight of its key."""
+        self._keyed.current = key
+        in_flight = self._operator.in_flight()
+        window, namespace = in_flight.add(TimeWindow(start, end), self._operator.merge)
+        contents = in_flight.contents_of(namespace)
+        assert contents is not None
+        return _Session(key, window, namespace, contents)
+
+
+class _Session(NamedTuple):
+    key: int
+    window: TimeWindow
+    namespace: bytes
+    contents: bytes
+    """The window that its contents are kept under."""
 
 
 def _groups(keys: Ints, starts: Ints) -> tuple[Ints, Ints]:

@@ -15,7 +15,8 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.window.assigners import MergingWindowAssigner
 from penstock.datastream.window.operation import WindowOperation
-from penstock.datastream.window.triggers import EventTimeTrigger, TriggerResult
+from penstock.datastream.window.trigger import TriggerResult
+from penstock.datastream.window.triggers import EventTimeTrigger
 from penstock.datastream.window.windows import MAX_LONG_VALUE
 from penstock.errors import Called
 from penstock.state.keyed import KeyedStates
@@ -31,7 +32,7 @@ from penstock.task.window.contexts import (
     TriggerContext,
     WindowTimers,
 )
-from penstock.task.window.merging import Merge, MergingWindowSet, StoredWindows
+from penstock.task.window.merging import IN_FLIGHT, Merge, MergingWindowSet
 
 __all__ = ["WindowOperator", "WindowParts"]
 
@@ -87,8 +88,7 @@ class WindowOperator:
         self._assigner_context = AssignerContext(moment, parts.runtime_context)
         self._merges = isinstance(operation.assigner, MergingWindowAssigner)
         if self._merges:
-            self._stored = StoredWindows(self.encoding)
-            self._set_state = parts.states.get_map_state(self._stored.descriptor)
+            self._set_state = parts.states.get_map_state(IN_FLIGHT)
         self._sets: dict[int, MergingWindowSet] = {}
         window_state = NoWindowState() if self._merges else NamedApart(self.windows, "-per-window")
         self._firing_context = FiringContext(moment, window_state, parts.runtime_context)
@@ -111,24 +111,26 @@ class WindowOperator:
 
     def add(self, window: Any, value: Any, timestamp: int) -> bool:
         """Put a record into a window; tell whether the window was not over yet."""
-        state_window = window
         if self._merges:
             in_flight = self.in_flight()
-            window = in_flight.add(window, self.merge)
+            window, namespace = in_flight.add(window, self.merge)
             if self._is_late(window):
-                in_flight.retire(window)
+                in_flight.retire(namespace)
                 return False
-            state_window = in_flight.state_window(window)
+            contents = in_flight.contents_of(namespace)
+            assert contents is not None
         elif self._is_late(window):
             return False
-        number, state_number = self._numbers(window, state_window)
+        else:
+            contents = namespace = self.encoding.encode(window)
+        number, contents_number = self._enter(namespace, contents)
         states = self.windows
-        states.current = state_number
+        states.current = contents_number
         self.contents.add(value, timestamp)
         states.current = number
         result = self._trigger.on_element(value, timestamp, window, self._trigger_context)
         if result is not CONTINUE:
-            self._act(result, window, number, state_number)
+            self._act(result, window, number, contents_number)
         self._register_cleanup(window)
         return True
 
@@ -148,20 +150,20 @@ class WindowOperator:
         ask: Callable[[int, Any, TriggerContext], TriggerResult],
         may_end: bool,
     ) -> None:
-        window = self.encoding.decode(namespace)
-        state_window = window
+        contents: bytes | None = namespace
         if self._merges:
-            state_window = self.in_flight().state_window(window)
-            if state_window is None:
-                return  # a trigger left its timer behind when the window was merged or over
+            contents = self.in_flight().contents_of(namespace)
+        if contents is None:
+            return  # a trigger left its timer behind when the window was merged or over
+        window = self.encoding.decode(namespace)
         try:
-            number, state_number = self._numbers(window, state_window)
+            number, contents_number = self._enter(namespace, contents)
             self.windows.current = number
             result = ask(time, window, self._trigger_context)
             if result is not CONTINUE:
-                self._act(result, window, number, state_number)
+                self._act(result, window, number, contents_number)
             if may_end and time == self.cleanup_time(window):
-                self._end(window, number, state_number)
+                self._end(window, namespace, number, contents_number)
         except StepFailed:
             raise
         except (Exception, SystemExit) as error:
@@ -173,29 +175,26 @@ class WindowOperator:
         found = self._sets.get(key)
         if found is None:
             assert isinstance(self._assigner, MergingWindowAssigner)
-            found = MergingWindowSet(self._assigner, self._stored, self._set_state)
+            found = MergingWindowSet(self._assigner, self.encoding, self._set_state)
             self._sets[key] = found
         return found
 
     def merge(self, merge: Merge) -> None:
         """Let windows of the current key become one."""
-        encode, number_of = self.encoding.encode, self.windows.number_of
-        context, states = self._trigger_context, self.windows
-        context.merged = [number_of(encode(window)) for window in merge.merged]
-        context.namespace = encode(merge.result)
-        states.current = number_of(context.namespace)
-        if merge.result in merge.merged:
-            context.merged.remove(states.current)
-        self._trigger.on_merge(merge.result, context)
-        for window in merge.merged:
-            if window != merge.result:
-                context.namespace = encode(window)
-                states.current = number_of(context.namespace)
-                self._trigger.clear(window, context)
-                self._delete_cleanup(window)
-        sources = [number_of(encode(window)) for window in merge.merged_state_windows]
-        if sources:
-            self.contents.merge(number_of(encode(merge.state_window)), sources)
+        number_of, states = self.windows.number_of, self.windows
+        context, trigger = self._trigger_context, self._trigger
+        gone = {n: window for n, window in merge.merged.items() if n != merge.namespace}
+        context.merged = [number_of(namespace) for namespace in gone]
+        context.namespace = merge.namespace
+        states.current = number_of(merge.namespace)
+        trigger.on_merge(merge.result, context)
+        for context.namespace, window in gone.items():
+            states.current = number_of(context.namespace)
+            trigger.clear(window, context)
+            self._delete_cleanup(window)
+        if merge.other_contents:
+            others = [number_of(namespace) for namespace in merge.other_contents]
+            self.contents.merge(number_of(merge.contents), others)
 
     def cleanup_time(self, window: Any) -> int:
         """Return when a window is over, lateness and all."""
@@ -216,25 +215,23 @@ class WindowOperator:
     def _is_late(self, window: Any) -> bool:
         return self._is_event_time and self.cleanup_time(window) <= self._moment.watermark
 
-    def _numbers(self, window: Any, state_window: Any) -> tuple[int, int]:
+    def _enter(self, namespace: bytes, contents: bytes) -> tuple[int, int]:
         """Make a window the one at hand; return its number and that of its contents."""
-        encode, number_of = self.encoding.encode, self.windows.number_of
-        self._trigger_context.namespace = namespace = encode(window)
-        number = number_of(namespace)
-        if state_window is window:
-            return number, number
-        return number, number_of(encode(state_window))
+        self._trigger_context.namespace = namespace
+        number = self.windows.number_of(namespace)
+        same = contents is namespace or contents == namespace
+        return number, number if same else self.windows.number_of(contents)
 
-    def _act(self, result: TriggerResult, window: Any, number: int, state_number: int) -> None:
+    def _act(self, result: TriggerResult, window: Any, number: int, contents_number: int) -> None:
         if result.is_fire():
-            self._fire(window, number, state_number)
+            self._fire(window, number, contents_number)
         if result.is_purge():
-            self.windows.current = state_number
+            self.windows.current = contents_number
             self.contents.clear()
 
-    def _fire(self, window: Any, number: int, state_number: int) -> None:
+    def _fire(self, window: Any, number: int, contents_number: int) -> None:
         states, moment, out = self.windows, self._moment, self._out
-        states.current = state_number
+        states.current = contents_number
         given = self.contents.given(window)
         if given is not None:
             states.current = number
@@ -250,17 +247,17 @@ class WindowOperator:
             except (Exception, SystemExit) as error:
                 fail(self._name, self._called(window), not_iterable(error, results))
             moment.timestamp = before
-        states.current = state_number
+        states.current = contents_number
         self.contents.has_given(window)
 
     @staticmethod
     def _at_end(time: int, window: Any, context: TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE if time == window.max_timestamp() else CONTINUE
 
-    def _end(self, window: Any, number: int, state_number: int) -> None:
+    def _end(self, window: Any, namespace: bytes, number: int, contents_number: int) -> None:
         """Forget a window that is over."""
         states = self.windows
-        states.current = state_number
+        states.current = contents_number
         self.contents.clear()
         states.current = number
         if not self._fires_at_end:  # its timer, the only thing it had, has fired by now
@@ -270,7 +267,7 @@ class WindowOperator:
             self._firing_context.current = window
             function.clear(self._firing_context)
         if self._merges:
-            self.in_flight().retire(window)
+            self.in_flight().retire(namespace)
 
     def _register_cleanup(self, window: Any) -> None:
         time = self.cleanup_time(window)
