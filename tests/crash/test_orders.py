@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from penstock.crash_points import CrashPoint
 from penstock.testing.servers.kafka_files import KafkaFiles
+from penstock.testing.servers.postgres_server import postgres_binaries
 from tests.conftest import made_or_skipped
-from tests.crash.orders.__main__ import main, new_directory
+from tests.crash.orders.__main__ import main, new_directory, play_in_a_new_world
 from tests.crash.orders.broken import BROKEN
 from tests.crash.orders.faults import CrashAt
 from tests.crash.orders.program import Variant
-from tests.crash.orders.schedule import Family, Moment, Schedule, play
+from tests.crash.orders.schedule import Family, Moment, Outcome, Schedule, play
 from tests.crash.orders.world import World
 
 FAULTS = {
@@ -41,11 +44,18 @@ def world() -> Iterator[World]:
     shutil.rmtree(directory)
 
 
-def run(world: World, seed: int, family: Family) -> None:
-    directory = new_directory()
-    outcome = play(Schedule.from_seed(seed, family), world, directory, EVENTS)
-    assert outcome.is_good, f"{outcome}\nits files are in {directory}"
-    shutil.rmtree(directory)
+@pytest.fixture(scope="module")
+def played(request: pytest.FixtureRequest) -> Iterator[dict[int, Future[tuple[Outcome, Path]]]]:
+    """The seeds that were asked for, beside each other and with servers of their own."""
+    made_or_skipped(KafkaFiles.in_cache().required)
+    made_or_skipped(postgres_binaries)
+    items = [i for i in request.session.items if isinstance(i, pytest.Function)]
+    calls = [i.callspec for i in items if i.module is request.module and hasattr(i, "callspec")]
+    seeds = [cast(int, call.params["seed"]) for call in calls if "seed" in call.params]
+    with ThreadPoolExecutor(2) as pool:
+        yield {
+            seed: pool.submit(play_in_a_new_world, seed, Family.INLINE, EVENTS) for seed in seeds
+        }
 
 
 @pytest.mark.crash
@@ -53,8 +63,11 @@ def run(world: World, seed: int, family: Family) -> None:
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [7, 26])
-def test_orders_come_through_whatever_dies(world: World, seed: int) -> None:
-    run(world, seed, Family.INLINE)
+def test_orders_come_through_whatever_dies(
+    played: dict[int, Future[tuple[Outcome, Path]]], seed: int
+) -> None:
+    outcome, directory = played[seed].result()
+    assert outcome.is_good, f"{outcome}\nits files are in {directory}"
 
 
 @pytest.mark.crash
@@ -63,7 +76,10 @@ def test_orders_come_through_whatever_dies(world: World, seed: int) -> None:
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_orders_come_through_on_spark_whatever_dies(world: World) -> None:
-    run(world, 12, Family.SPARK)
+    directory = new_directory()
+    outcome = play(Schedule.from_seed(12, Family.SPARK), world, directory, EVENTS)
+    assert outcome.is_good, f"{outcome}\nits files are in {directory}"
+    shutil.rmtree(directory)
 
 
 @pytest.mark.crash
