@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from penstock.common import pickling, pyflink_names
+from penstock.datastream.async_functions import AsyncFunctionDescriptor
 from penstock.datastream.functions import CheckpointedFunction, CheckpointListener, Function
 from penstock.datastream.window.operation import WindowOperation
 from penstock.errors import UnserializableFunctionError
@@ -40,11 +41,9 @@ def _with_own_functions(stage: Stage) -> Stage:
 
 
 def _with_own_function(node: Node, seen: set[int]) -> Node:
-    function = node.function
-    lives = [function.window_function, function.folding] if _is_window(node) else [function]
-    own = {id(f) for f in lives if isinstance(f, _HAVE_A_LIFE)}
+    own = {id(f) for f in _users_functions(node.function) if isinstance(f, _HAVE_A_LIFE)}
     if own & seen:
-        return replace(node, function=pickling.loads(cloudpickle.dumps(function)))
+        return replace(node, function=pickling.loads(cloudpickle.dumps(node.function)))
     seen |= own
     return node
 
@@ -52,8 +51,13 @@ def _with_own_function(node: Node, seen: set[int]) -> Node:
 _HAVE_A_LIFE = (Function, CheckpointedFunction, CheckpointListener)
 
 
-def _is_window(node: Node) -> bool:
-    return isinstance(node.function, WindowOperation)
+def _users_functions(function: Any) -> list[Any]:
+    """Return what the user gave, out of what a step made of it."""
+    if isinstance(function, WindowOperation):
+        return [function.window_function, function.folding]
+    if isinstance(function, AsyncFunctionDescriptor):
+        return [function.async_function]
+    return [function]
 
 
 def _explain(task: StageTask, error: Exception) -> Exception:

@@ -367,3 +367,10 @@ def test_results_have_the_event_time_of_their_record(dealt_out: bool) -> None:
     answers = AsyncDataStream.unordered_wait(timed, LastFirst(9), LONG, 100, Types.LONG())
     stamped = (answers.rebalance() if dealt_out else answers).process(Stamped())
     assert sorted(collected(stamped)) == [(n, n * 1000) for n in range(9)]
+
+
+def test_a_function_given_to_two_steps_has_a_life_in_each() -> None:
+    same = Client()
+    once = AsyncDataStream.ordered_wait(numbers(5), same, LONG)
+    assert collected(AsyncDataStream.ordered_wait(once, same, LONG)) == [*range(5)]
+    assert sorted(CALLS) == ["close", "close", "open", "open"]
