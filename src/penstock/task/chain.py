@@ -61,12 +61,6 @@ class Chain:
             main = self._time.step(node).push(main)
         return _split_by_tag(node.name, main, sides) if sides else main
 
-    def side(self, node: Node, tag_id: str) -> Push | None:
-        """Return what takes the records for one side output of `node`; None if nobody does."""
-        if tag_id not in self._stage.side_outputs(node):
-            return None
-        return self._out(node, tag_id)
-
     def _out(self, node: Node, tag_id: str | None) -> Push:
         followers = [
             self.into(n)

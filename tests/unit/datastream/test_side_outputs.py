@@ -317,4 +317,3 @@ def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them() -> None:
     time = ChainTime(stage, Moment(), TimeOrder(), {}, "#0")
     chain = Chain(stage, {}, {sink.id: written.append}, time)
     assert chain.behind(stage.nodes[-2]).__qualname__ == chain.into(sink).__qualname__
-    assert chain.side(stage.nodes[-2], "odd") is None
