@@ -23,12 +23,6 @@ _IDENTIFIED_SUBTASK = re.compile(r"^([^:>]*):\d+> ")
 
 
 WAITING: dict[str, str] = {
-    "27_watermark_strategies": "time",
-    "28_no_timestamps": "time",
-    "29_event_timers": "time",
-    "30_timers_under_way": "time",
-    "31_co_timers": "time",
-    "32_processing_timers": "time",
     "34_tumbling_windows": "windows",
     "35_sliding_windows": "windows",
     "36_session_windows": "windows",
@@ -37,7 +31,6 @@ WAITING: dict[str, str] = {
     "39_lateness": "windows",
     "40_window_all": "windows",
     "41_window_state": "windows",
-    "42_broadcast_timers": "time and side outputs",
     "46_batch_time": "windows",
     "47_processing_windows": "windows",
 }

@@ -22,7 +22,6 @@ from tests.parity.wheel_examples import EXAMPLES, SERVERS, TABLES, ExampleFiles,
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 WAITING = {
-    "event_time_timer": "time",
     "windowing/session_with_dynamic_gap_window": "windows",
     "windowing/session_with_gap_window": "windows",
     "windowing/sliding_time_window": "windows",

@@ -171,7 +171,9 @@ class StageTime:
             maker.forget([unit for unit in maker.units if is_finished(unit)])
 
     def is_event_due(self, watermark: int) -> bool:
-        """Whether some timer fires at a watermark."""
+        """Whether some timer fires at a watermark; one set for the past waits for the next."""
+        if watermark <= self.clock.watermark:
+            return False
         return any(t.event is not None and t.event <= watermark for t in self.timers)
 
     def next_processing(self) -> int | None:

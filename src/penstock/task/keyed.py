@@ -231,8 +231,10 @@ class KeyedHead:
         for _ in range(0, len(given.numbers), STRIDE):
             self._process(islice(records, STRIDE))
             after_stride()
-        self._moment.watermark = time.order.watermark
-        self._fire(TimeDomain.EVENT_TIME, time.order.watermark, after_stride)
+        # As in Flink, a timer that is set for the past waits for the next watermark.
+        if time.order.watermark > time.order.before:
+            self._moment.watermark = time.order.watermark
+            self._fire(TimeDomain.EVENT_TIME, time.order.watermark, after_stride)
 
     def _process_by_key(self, records: Iterable[Record], after_stride: Callable[[], None]) -> None:
         """Let all time pass for a key before the next one begins, as BATCH mode does."""

@@ -6,9 +6,12 @@ from penstock.channel.log import Clock
 from penstock.checkpoint.metadata import OperatorTime
 from penstock.common import Duration, WatermarkStrategy
 from penstock.common.event_time import MIN_WATERMARK
+from penstock.datastream.stream_execution_environment import plans_instead_of_runs
+from penstock.graph.plan import Plan
 from penstock.ids import ChannelId
-from penstock.job.event_time import InputTime, MakerTime
-from penstock.task.messages import UnitTime
+from penstock.job.event_time import InputTime, MakerTime, StageTime
+from penstock.task.messages import NextTimers, UnitTime
+from tests.unit.support import environment
 
 ONE, TWO = ChannelId(1), ChannelId(2)
 PLAIN = WatermarkStrategy.for_monotonous_timestamps()
@@ -103,3 +106,16 @@ def test_an_input_back_from_being_idle_holds_nobody_up_until_it_has_caught_up() 
     assert inputs.observe({ONE: Clock(20)}, 10) == Clock(20)
     assert inputs.observe({TWO: Clock(25)}, 20) == Clock(20)
     assert inputs.observe({ONE: Clock(30)}, 20) == Clock(25)
+
+
+def test_a_timer_set_for_the_past_waits_for_the_next_watermark() -> None:
+    plans: list[Plan] = []
+    with plans_instead_of_runs(plans.append):
+        env = environment()
+        env.from_collection([1]).print()
+        env.execute()
+    time = StageTime(plans[0].stages[0], {}, 0)
+    time.clock = Clock(100)
+    time.timers = [NextTimers(event=10)]
+    assert not time.is_event_due(100)
+    assert time.is_event_due(101)
