@@ -15,7 +15,11 @@ from pyspark.sql import SparkSession
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.source import SplitRange
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import (
+    KeyedProcessFunction,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+)
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
@@ -127,3 +131,40 @@ def test_spark_and_the_plain_client_read_the_same_rows(
 
     assert sorted(found, key=place) == sorted(plain, key=place)
     assert len(found) == 600
+
+
+class Stamped(ProcessFunction[str, Any]):
+    def process_element(self, value: str, ctx: Any) -> Iterator[Any]:
+        yield value, ctx.timestamp()
+
+
+class LastOfAll(KeyedProcessFunction[str, Any, Any]):
+    """Tells what the watermark was when a key's timer fired."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        ctx.timer_service().register_event_time_timer(value[1])
+        yield "stamp", *value
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield "timer", ctx.get_current_key(), timestamp
+
+
+def test_records_have_the_times_that_kafka_has_of_them(
+    spark: SparkSession, kafka: KafkaBroker
+) -> None:
+    name = kafka.create_topic(f"times-{uuid.uuid4().hex[:8]}", 2)
+    client = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    written = [(f"{n % 2}/{n}", 1_000_000 + n * 10 + n % 2 * 500_000) for n in range(40)]
+    for value, at in written:
+        client.produce(name, value.encode(), partition=int(value[0]), timestamp=at)
+    client.flush()
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+    values = source(kafka, name).set_value_only_deserializer(SimpleStringSchema()).build()
+    stream = env.from_source(values, WatermarkStrategy.for_monotonous_timestamps(), "values")
+    timed = stream.process(Stamped()).key_by(lambda stamp: stamp[0][0]).process(LastOfAll())
+    with timed.execute_and_collect() as results:
+        found = list(results)
+    assert sorted(found) == sorted(
+        [("stamp", value, at) for value, at in written]
+        + [("timer", value[0], at) for value, at in written]
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.source import Chunk
+from penstock.connectors.source import Chunk, TimedChunk
 
 __all__ = ["BulkFormat", "ReaderFormat"]
 
@@ -39,6 +39,7 @@ class ReaderFormat(ABC):
     def read_lists(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
         """Give the same records as Python lists."""
         for chunk in self.read(path, start, end):
+            assert not isinstance(chunk, TimedChunk), "files know no times"
             yield chunk if isinstance(chunk, list) else chunk.to_pylist()
 
     def block_starts(self, path: Path) -> Sequence[int] | None:

@@ -9,7 +9,7 @@ everything: whoever reads it, wherever and however often, gets the same records.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -27,19 +27,43 @@ __all__ = [
     "Boundedness",
     "Chunk",
     "EnumeratorContext",
+    "Listed",
     "Plan",
     "Source",
     "SourceEnumerator",
     "SparkRead",
     "SparkSource",
     "SplitRange",
+    "TimedChunk",
 ]
 
 CHUNK_RECORDS = 65_536
 """How many records a chunk given out by :meth:`Source.read` holds at most."""
 
-Chunk: TypeAlias = "list[Any] | pa.Array"
+
+@dataclass(frozen=True, slots=True)
+class TimedChunk:
+    """Records of one split with the event times that the source knows of them."""
+
+    split: str
+    records: list[Any]
+    times: list[int]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.records)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.records[index]
+
+
+Chunk: TypeAlias = "list[Any] | pa.Array | TimedChunk"
 """Some records in order; an Arrow array where the source can give one."""
+
+Listed: TypeAlias = "list[Any] | TimedChunk"
+"""The same as Python objects."""
 
 
 class Boundedness(Enum):
@@ -142,6 +166,14 @@ class SourceEnumerator(ABC):
     def finished(self) -> bool:
         """Tell whether everything there will ever be is planned; once true, always true."""
 
+    def parallel_splits(self) -> Collection[str]:
+        """Name the splits that are read side by side, so that event time waits for each of them.
+
+        Where splits are read one after the other, as files are, it only waits for those that were
+        begun, which need not be named.
+        """
+        return ()
+
     def is_finished(self, split: str) -> bool:
         """Tell whether a split is planned to its end, so that no event time waits for it."""
         return False
@@ -211,10 +243,18 @@ class Source(ABC):
         or a restored job reads a range again and must get the same records.
         """
 
-    def read_lists(self, split_range: SplitRange) -> Iterator[list[Any]]:
+    def with_time(self) -> Source:
+        """Return this source as it is read where event time counts.
+
+        A source that knows the event times of its records gives them then, in chunks that are
+        :class:`TimedChunk`.
+        """
+        return self
+
+    def read_lists(self, split_range: SplitRange) -> Iterator[Listed]:
         """Give the same records as :meth:`read` as Python lists, for operators in Python."""
         for chunk in self.read(split_range):
-            yield chunk if isinstance(chunk, list) else chunk.to_pylist()
+            yield chunk if isinstance(chunk, list | TimedChunk) else chunk.to_pylist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +284,7 @@ class SparkSource(Source):
         """Say how Spark reads the ranges of one subtask; called for each try of a micro-batch."""
 
     @abstractmethod
-    def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
+    def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Listed]:
         """Turn what Spark read, inside a task, into records."""
 
     @abstractmethod

@@ -190,8 +190,13 @@ class StreamExecutionEnvironment(RuntimeSettings):
                 f"from_source() needs a Source, as FileSource...build() gives one; got {source!r}"
             )
             raise InvalidJobError(message)
-        strategy = None if watermark_strategy.does_nothing else watermark_strategy
-        return self._source(f"Source: {source_name}", source, type_info, strategy)
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            message = f"from_source() needs a WatermarkStrategy; got {watermark_strategy!r}"
+            raise InvalidJobError(message)
+        name = f"Source: {source_name}"
+        if watermark_strategy.does_nothing:
+            return self._source(name, source, type_info)
+        return self._source(name, source.with_time(), type_info, watermark_strategy)
 
     def create_input(
         self, input_format: AvroInputFormat, type_info: TypeInformation | None = None

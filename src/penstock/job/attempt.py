@@ -43,6 +43,7 @@ from penstock.job.inputs import (
     StageInput,
 )
 from penstock.job.member import Member, MemberParts
+from penstock.job.pace import Pace
 from penstock.job.positions import RetainedPositions
 from penstock.job.progress import Progress
 from penstock.job.report import MicroBatchReport
@@ -98,6 +99,7 @@ class Attempt:
         self._committers: dict[str, Committer] = {}
         self._inputs: dict[StageId, StageInput] = {}
         self._threads: list[threading.Thread] = []
+        self._pace = Pace()
         self._ends = channel_ends(parts.plan)
         between = [c for group in parts.groups for c in group.outputs]
         self._logs = {c.id: ChannelLog(self._bounds(c)) for c in between}
@@ -335,6 +337,7 @@ class Attempt:
                 board=self._board,
                 input=self._inputs[group.head.id],
                 outputs={c.id: self._logs[c.id] for c in group.outputs},
+                pace=self._pace,
                 coordinator=self.coordinator,
                 restored_from=self._parts.restored_from,
                 report=self._parts.report,

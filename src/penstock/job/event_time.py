@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock.channel.log import Clock
 from penstock.checkpoint.metadata import OperatorTime
 from penstock.common.event_time import MAX_WATERMARK, MIN_WATERMARK
-from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.ids import ChannelId, StageId
@@ -144,12 +144,26 @@ class StageTime:
             for maker in self._makers.values():
                 maker.expect((f"#{i}" for i in range(stage.parallelism)), now)
 
+    @property
+    def makes_time(self) -> bool:
+        """Whether one of its steps makes watermarks."""
+        return bool(self._makers)
+
     def behind(self, node: Node, now: float) -> Clock:
         """Return what time it is behind one of the steps."""
         maker = self.stage.time_maker(node, itself=True)
         if maker is None or self.clock.watermark == MAX_WATERMARK:
             return self.clock
         return self._makers[maker.id].clock(now)
+
+    def aligned(self, now: float) -> dict[str, tuple[WatermarkAlignment, Clock]]:
+        """Return the steps that keep pace with others, and how far each has come."""
+        found = {}
+        for node in self.stage.nodes:
+            if node.watermarks is not None and node.watermarks.alignment is not None:
+                clock = self.behind(node, now)
+                found[str(node.uid)] = node.watermarks.alignment, clock
+        return found
 
     def order(self, watermark: int, now: float) -> TimeOrder:
         """Return what the tasks of a micro-batch are told."""
@@ -165,9 +179,12 @@ class StageTime:
         for node, maker in self._makers.items():
             maker.observe((unit for ack in acks for unit in ack.times.get(node, ())), now)
 
-    def forget(self, is_finished: Callable[[str], bool]) -> None:
-        """Leave out splits that were read to their ends."""
+    def look_at(
+        self, splits: Collection[str], is_finished: Callable[[str], bool], now: float
+    ) -> None:
+        """Learn which splits its source has: wait for those, not for what was read to its end."""
         for maker in self._makers.values():
+            maker.expect(splits, now)
             maker.forget([unit for unit in maker.units if is_finished(unit)])
 
     def is_event_due(self, watermark: int) -> bool:

@@ -23,6 +23,7 @@ from penstock.job.event_time import GroupTime
 from penstock.job.inputs import Barriers, StageInput, Taken
 from penstock.job.manifest import Manifest, write_manifest
 from penstock.job.member import Done, Member, Order
+from penstock.job.pace import Pace
 from penstock.job.recording import Recording
 from penstock.job.report import MicroBatchReport
 from penstock.job.settings import JobSettings
@@ -54,6 +55,7 @@ class GroupParts:
     input: StageInput
     outputs: Mapping[ChannelId, ChannelLog]
     """The channels to other groups."""
+    pace: Pace
     coordinator: Coordinator | None
     """None in BATCH mode, where there are no barriers."""
     restored_from: CheckpointId
@@ -83,12 +85,15 @@ class GroupLoop:
             [m.time for m in parts.members],
             [c for m in parts.members for c in m.stage.outputs if c.id in parts.outputs],
         )
+        # Known to the others before any of them starts.
+        self._is_ahead()
         self._alignment = Alignment()
         self._last_checkpoint = parts.restored_from
 
     def run(self) -> None:
         """Work until the end of the job, a failure, or a stop; runs in the group's thread."""
         try:
+            self._look_at_splits()
             # What a restored stage knows of event time, those behind it have to be told again.
             self._announce()
             while (taken := self._next()) is not None:
@@ -140,6 +145,8 @@ class GroupLoop:
 
     def _is_held_back(self) -> bool:
         """Whether no micro-batch with data may start, for the sake of those who consume it."""
+        if self._stage.is_source and self._is_ahead():
+            return True
         outputs = self._parts.outputs.values()
         # Backpressure: blocking inside a micro-batch would hold the consumer's cores.
         if any(log.is_full() for log in outputs):
@@ -148,6 +155,14 @@ class GroupLoop:
         # other's way: a record comes sooner if what was sent before it goes first, and takes
         # along what has come in the meantime.
         return self._is_light and bool(outputs) and all(log.is_passing_on for log in outputs)
+
+    def _is_ahead(self) -> bool:
+        """Whether the source has to wait for others that it is aligned with."""
+        pace, aligned = self._parts.pace, self._head.time.aligned(self._parts.clock())
+        for who, (alignment, clock) in aligned.items():
+            if pace.tell(alignment, who, clock):
+                self._parts.board.change()
+        return any(pace.is_ahead(alignment, who) for who, (alignment, _) in aligned.items())
 
     def _nothing(self) -> Taken:
         return Taken([SubtaskWork()] * self._stage.parallelism, False)
@@ -289,7 +304,7 @@ class GroupLoop:
         for member, its in together:
             member.accept(its)
             member.time.accept(its.acks, parts.clock())
-        self._head.time.forget(parts.input.is_finished)
+        self._look_at_splits()
         records = done[0].records
         for channel, segments in ((c, s) for d in done for c, s in d.segments.items() if s):
             entry = Entry(EntryKind.DATA, tuple(segments))
@@ -310,6 +325,12 @@ class GroupLoop:
             # A checkpoint folds what it freezes, if its backend wants that.
             if not taken.end_of_input and taken.barrier is None:
                 member.state.start_folding()
+
+    def _look_at_splits(self) -> None:
+        given = self._parts.input
+        if self._head.time.makes_time and self._stage.is_source:
+            now = self._parts.clock()
+            self._head.time.look_at(given.parallel_splits(), given.is_finished, now)
 
     def _announce(self) -> None:
         """Tell those behind how far event time has come, where that is new to them."""

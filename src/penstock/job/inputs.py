@@ -94,6 +94,10 @@ class StageInput(ABC):
         `light` says whether what was taken last cost hardly more than nothing would have.
         """
 
+    def parallel_splits(self) -> Collection[str]:
+        """Return the splits of the source that event time waits for."""
+        return ()
+
     def is_finished(self, split: str) -> bool:
         """Whether a split of the source was planned to its end."""
         return False
@@ -177,6 +181,10 @@ class SourceInput(StageInput):
         if ranges:
             self._enumerator.observe(records, ranges)
         return []
+
+    def parallel_splits(self) -> Collection[str]:
+        """Ask the source."""
+        return self._enumerator.parallel_splits()
 
     def is_finished(self, split: str) -> bool:
         """Ask the source."""

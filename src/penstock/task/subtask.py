@@ -21,7 +21,7 @@ from penstock.channel.segment import SegmentWriter, SliceWriter, read_slices
 from penstock.common import pickling
 from penstock.common.event_time import NO_TIMESTAMP
 from penstock.connectors.sink import SinkWriter, WriterContext
-from penstock.connectors.source import Chunk, Source
+from penstock.connectors.source import Chunk, Source, TimedChunk
 from penstock.datastream.functions import KeySelector, Partitioner
 from penstock.datastream.window.operation import WindowOperation
 from penstock.errors import InvalidJobError, PenstockError
@@ -350,8 +350,7 @@ class _Run:
             if direct:
                 self._pass_on(chunk, emitters)
             else:
-                assert isinstance(chunk, list)
-                self._push_all(chunk, push, trim)
+                self._push_chunk(chunk, times, push, trim)
         if is_native:
             # What came in is not what came out of the plan.
             self._records_in = self._work.rows
@@ -384,13 +383,29 @@ class _Run:
         (emitter,) = emitters.values()
         emitter.push_many(chunk)
 
+    def _push_chunk(
+        self, chunk: Chunk, times: ChainTime, push: Any, trim: Callable[[], None]
+    ) -> None:
+        if isinstance(chunk, TimedChunk):
+            times.enter(chunk.split)
+            self._push_timed(chunk.records, chunk.times, push, trim)
+        else:
+            assert isinstance(chunk, list)
+            self._push_all(chunk, push, trim)
+
     def _push_part(self, part: Part, push: Any, trim: Callable[[], None]) -> None:
         if part.segment.times is None:
             self._push_all(part.values(), push, trim)
-            return
-        moment, records = self._moment, part.values()
+        else:
+            times = part.segment.times.to_numpy().tolist()
+            self._push_timed(part.values(), times, push, trim)
+
+    def _push_timed(
+        self, records: list[Any], times: list[int], push: Any, trim: Callable[[], None]
+    ) -> None:
+        moment = self._moment
         self._records_in += len(records)
-        timed = zip(part.segment.times.to_numpy().tolist(), records, strict=True)
+        timed = zip(times, records, strict=True)
         for _ in range(0, len(records), STRIDE):
             for moment.timestamp, record in islice(timed, STRIDE):
                 push(record)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common.event_time import MAX_WATERMARK, MIN_WATERMARK
-from penstock.state.backends.base import StatePlace, StateRef
+from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.state.backends.registry import backend_named
 from penstock.state.delta import Delta
 from penstock.state.key_groups import KeyGroupRange, key_group, routed_key
@@ -49,7 +49,8 @@ class Subtask:
         self.first = table.first(ALL)
         delta = self.states.take_delta()
         batch = self._ref.version + 1
-        staged = self._backend.stage(self._place, delta, None, batch) if delta else None
+        name = StagedName("attempt", batch, 0, 0, 0)
+        staged = self._backend.stage(self._place, delta, name, batch) if delta else None
         self._ref = self._backend.publish(self._ref, batch, staged)
         return delta
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -140,6 +140,15 @@ class KafkaEnumerator(SourceEnumerator):
 
     def positions(self) -> dict[str, int]:
         return _by_split(self._next)
+
+    def parallel_splits(self) -> Collection[str]:
+        return [partition.split for partition in self._next]
+
+    def is_finished(self, split: str) -> bool:
+        partition = KafkaTopicPartition.of_split(split)
+        if partition not in self._next:
+            return True
+        return partition in self._stop and self._next[partition] >= self._stop[partition]
 
     def memory(self) -> bytes:
         return msgspec.json.encode(_Memory(_by_split(self._stop), self._is_bounded()))

@@ -23,7 +23,7 @@ from penstock.errors import InvalidJobError, PenstockError, UndecodableRecordErr
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["KafkaRecordDeserializationSchema"]
+__all__ = ["KafkaRecordDeserializationSchema", "milliseconds"]
 
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _FIELD_TYPES: dict[str, TypeInformation | None] = {
@@ -153,7 +153,7 @@ class Fields(KafkaRecordDeserializationSchema):
             messages = zip(values, column.is_valid().to_pylist(), strict=True)
             return [_Unwanted if v is None and there else v for v, there in messages]
         if name == "timestamp":
-            return _milliseconds(column)
+            return milliseconds(column)
         if name == "headers":
             return [_pairs(headers) for headers in column.to_pylist()]
         return column.to_pylist()  # type: ignore[no-any-return]
@@ -253,7 +253,8 @@ def _strings(column: pa.Array) -> list[Any]:
         ]
 
 
-def _milliseconds(column: pa.Array) -> list[int]:
+def milliseconds(column: pa.Array) -> list[int]:
+    """Return timestamps as milliseconds since the epoch."""
     import pyarrow as pa
 
     microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())

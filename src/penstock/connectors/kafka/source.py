@@ -17,11 +17,13 @@ from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, Subscription
 from penstock.connectors.kafka.reading import read_offsets
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
+from penstock.connectors.kafka.timed_records import timed_chunks
 from penstock.connectors.kept_home import KeptHome
 from penstock.connectors.source import (
     Boundedness,
     Chunk,
     EnumeratorContext,
+    Listed,
     SourceEnumerator,
     SparkRead,
     SparkSource,
@@ -51,6 +53,8 @@ class KafkaSource(SparkSource):
         reading: Reading,
         schema: KafkaRecordDeserializationSchema,
         boundedness: Boundedness,
+        *,
+        is_timed: bool = False,
     ) -> None:
         # Tasks get what Spark has read, and need no password for it.
         self._reading = KeptHome(reading)
@@ -58,6 +62,7 @@ class KafkaSource(SparkSource):
         self._only_topic = reading.subscription.only_topic()
         self._schema = schema
         self._boundedness = boundedness
+        self._is_timed = is_timed
         # One group for all micro-batches: Spark keeps open consumers by it.
         self._group = reading.properties.get("group.id") or f"penstock-{uuid.uuid4().hex}"
 
@@ -71,6 +76,9 @@ class KafkaSource(SparkSource):
 
     def type_info(self) -> TypeInformation | None:
         return self._schema.type_info()
+
+    def with_time(self) -> KafkaSource:
+        return KafkaSource(self._reading.get(), self._schema, self._boundedness, is_timed=True)
 
     def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
         confluent()
@@ -107,8 +115,10 @@ class KafkaSource(SparkSource):
             options["includeHeaders"] = "true"
         return SparkRead(options, self._columns())
 
-    def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Any]]:
+    def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Listed]:
         topic = self._only_topic or self._topics
+        if self._is_timed:
+            return (chunk for batch in batches for chunk in timed_chunks(self._schema, batch))
         return (self._schema.decode(batch, topic) for batch in batches)
 
     def spark_format(self) -> str:
@@ -123,6 +133,8 @@ class KafkaSource(SparkSource):
     def _columns(self) -> tuple[str, ...]:
         """Name what to read: what is decoded, and where it came from if that may be asked."""
         columns = self._schema.columns()
+        if self._is_timed:
+            return tuple(dict.fromkeys([*columns, "topic", "partition", "offset", "timestamp"]))
         if not self._schema.places_needed():
             return columns
         topic = () if self._only_topic else ("topic",)
