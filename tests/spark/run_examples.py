@@ -81,6 +81,7 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
         yield "word_count from a socket", run("word_count", address)
     yield "keyed_state", run("keyed_state")
     yield "rolling_aggregates", run("rolling_aggregates")
+    yield "window_aggregates", run("window_aggregates")
     source, target = directory / "from", directory / "to"
     source.mkdir()
     for name in ("a.txt", "b.txt"):

@@ -79,6 +79,19 @@ def test_keyed_state_shows_all_states(results: Results) -> None:
     assert lines[4].startswith("bob: tea after milk, prices [1, 5], ")
 
 
+def test_window_aggregates_lose_no_sale_to_lateness(results: Results) -> None:
+    program = runpy.run_path(str(EXAMPLES / "window_aggregates.py"))
+    total = sum(program["sale"](number)[2] for number in range(program["SALES"]))
+    lines = results["window_aggregates"]["output"].splitlines()
+    assert results["window_aggregates"]["error"] is None, results["window_aggregates"]["error"]
+    for size in ("minute", "hour", "day"):
+        told = [line.partition("> ") for line in lines if re.match(rf"{size}(:\d+)?> ", line)]
+        last = {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for _, _, line in told}
+        late = [line for line in lines if re.match(rf"too late for its {size}(:\d+)?> ", line)]
+        missed = sum(int(line.rstrip(")").rpartition(",")[2]) for line in late)
+        assert sum(last.values()) + missed == total
+
+
 def test_rolling_aggregates_emit_always_or_once(results: Results) -> None:
     lines = printed(results, "rolling_aggregates")
     middle = lines.index("-- BATCH")
