@@ -34,8 +34,11 @@ class WindowHead:
         if given.numbers:
             self._process(given, after_stride)
         moment.timestamp = NO_TIMESTAMP
-        moment.watermark = MAX_WATERMARK if self._batch_mode else self._time.order.watermark
-        self._fire(TimeDomain.EVENT_TIME, moment.watermark, after_stride)
+        watermark = MAX_WATERMARK if self._batch_mode else self._time.order.watermark
+        # As in Flink, a timer that is set for the past waits for the next watermark.
+        if watermark > moment.watermark:
+            moment.watermark = watermark
+            self._fire(TimeDomain.EVENT_TIME, watermark, after_stride)
         if self._batch_mode:
             self._fire(TimeDomain.PROCESSING_TIME, MAX_WATERMARK, after_stride)
 
