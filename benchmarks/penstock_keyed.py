@@ -15,7 +15,7 @@ from benchmarks.contract import Answer, Measurement, verify_rows
 from benchmarks.memory import MemorySampler
 from benchmarks.workload import Workload
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
@@ -48,7 +48,7 @@ class PenstockContender:
         counts: dict[str, int] = {}
         emitted = 0
         env = environment(workload, self.backend)
-        with updates(env, str(workload.directory)).execute_and_collect() as results:
+        with self.updates(env, str(workload.directory)).execute_and_collect() as results:
             for word, seen in results:
                 counts[word] = max(seen, counts.get(word, 0))
                 emitted += 1
@@ -56,10 +56,14 @@ class PenstockContender:
 
     def measure(self, workload: Workload) -> Measurement:
         env = environment(workload, self.backend)
-        updates(env, str(workload.directory)).sink_to(DiscardingSink())
+        self.updates(env, str(workload.directory)).sink_to(DiscardingSink())
         with MemorySampler() as memory:
             reports = env.execute("count per key").get_micro_batches()
         return steady(reports, workload, memory)
+
+    def updates(self, env: StreamExecutionEnvironment, directory: str) -> Any:
+        """Words in, every (word, seen) out."""
+        return updates(env, directory)
 
 
 def environment(workload: Workload, backend: str = "hashmap") -> StreamExecutionEnvironment:
@@ -76,13 +80,18 @@ def configuration(workload: Workload, backend: str) -> Configuration:
     return config
 
 
-def updates(env: StreamExecutionEnvironment, directory: str) -> Any:
-    """Words in, every (word, seen) out."""
+def words(env: StreamExecutionEnvironment, directory: str) -> DataStream:
+    """The lines of all files."""
     lines = StreamFormat.text_line_format()
     source = FileSource.for_record_stream_format(lines, directory).build()
-    words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "words")
+
+
+def updates(env: StreamExecutionEnvironment, directory: str) -> Any:
+    """Words in, every (word, seen) out."""
     return (
-        words.key_by(lambda word: word, key_type=Types.STRING())
+        words(env, directory)
+        .key_by(lambda word: word, key_type=Types.STRING())
         .process(Count(), output_type=Types.TUPLE([Types.STRING(), Types.LONG()]))
         .name(KEYED_STEP)
         .uid(KEYED_STEP)

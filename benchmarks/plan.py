@@ -48,6 +48,7 @@ SLOW = Size(100_000, 3)
 PYFLINK = "pyflink"
 PENSTOCK = "penstock"
 PENSTOCK_ROCKSDB = "penstock-rocksdb"
+PENSTOCK_BATCHES = "penstock-batches"
 BASELINES = ("transform-with-state", "transform-with-state-per-key")
 
 ENTRIES = (
@@ -69,6 +70,9 @@ ENTRIES = (
     Entry("bare-loop", "shuffle + bare Python dict", "bare_loop:CONTENDER", FULL, FULL),
     Entry(PENSTOCK, "penstock, hashmap", "penstock_keyed:HASHMAP", FULL, FULL),
     Entry(PENSTOCK_ROCKSDB, "penstock, rocksdb", "penstock_keyed:ROCKSDB", FULL, FULL),
+    Entry(
+        PENSTOCK_BATCHES, "penstock, hashmap, process_batch", "penstock_batches:HASHMAP", FULL, FULL
+    ),
     Entry(PYFLINK, "PyFlink, thread mode", "pyflink_keyed:CONTENDER", SLOW, SLOW),
 )
 

@@ -21,6 +21,8 @@ LAYERS: list[list[str]] = [
         "datastream.metrics",
         "metrics",
         "datastream.functions",
+        "datastream.batch_keys",
+        "datastream.batch_functions",
         "datastream.output_tag",
         "datastream.async_functions",
         "datastream.async_retry_strategies",

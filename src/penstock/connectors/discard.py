@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from penstock.connectors.sink import (
     PublisherContext,
@@ -38,6 +40,9 @@ class _Writer(SinkWriter):
         self.write = nothing.append  # type: ignore[method-assign,assignment]
 
     def write(self, value: Any) -> None: ...
+
+    def write_batch(self, batch: pa.RecordBatch, values: Callable[[], list[Any]]) -> None:
+        pass
 
     def stage(self) -> bytes:
         return b""

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.connectors.committer import Committer, CommitterContext
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.common.typeinfo import TypeInformation
 
 __all__ = ["PublisherContext", "Sink", "SinkCut", "SinkPublisher", "SinkWriter", "WriterContext"]
@@ -92,6 +94,11 @@ class SinkWriter(ABC):
     @abstractmethod
     def write(self, value: Any) -> None:
         """Take one value; it may be changed by others afterwards."""
+
+    def write_batch(self, batch: pa.RecordBatch, values: Callable[[], list[Any]]) -> None:
+        """Take many values at once, as columns or as what `values` makes of them."""
+        for value in values():
+            self.write(value)
 
     @abstractmethod
     def stage(self) -> bytes:

@@ -3,6 +3,7 @@
 from typing import NoReturn
 
 from penstock.datastream.async_data_stream import AsyncDataStream
+from penstock.datastream.batch_functions import BatchFunction, ColumnKey, KeyedBatchFunction
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpoint_storage import (
@@ -75,6 +76,7 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BatchFunction",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
@@ -86,6 +88,7 @@ __all__ = [
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "ColumnKey",
     "ConnectedStreams",
     "CountWindow",
     "DataStream",
@@ -99,6 +102,7 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBatchFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from penstock.channel.batches import shape_of
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.sink import Sink
+from penstock.datastream.batch_functions import BatchFunction, KeyedBatchFunction
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from penstock.datastream.collecting import CloseableIterator
 from penstock.datastream.connected_streams import ConnectedStreams
@@ -131,6 +133,23 @@ class DataStream(Step):
             message = f"process() on a stream without keys needs a ProcessFunction; got {func!r}"
             raise InvalidJobError(message)
         return self._then(OperatorKind.PROCESS, "PROCESS", func, output_type)
+
+    def process_batch(
+        self, func: BatchFunction | KeyedBatchFunction, output_type: TypeInformation
+    ) -> DataStream:
+        """Run a function over the records as Arrow record batches; penstock's own."""
+        kind = KeyedBatchFunction if self._is_keyed else BatchFunction
+        if not isinstance(func, kind):
+            keyed = "a keyed stream" if self._is_keyed else "a stream without keys"
+            message = f"process_batch() on {keyed} needs a {kind.__name__}; got {func!r}"
+            raise InvalidJobError(message)
+        _check_has_columns("the records that come to it", self._type)
+        _check_has_columns("what it yields", output_type)
+        if self._is_keyed:
+            return self._then(
+                OperatorKind.KEYED_PROCESS_BATCH, "KEYED PROCESS BATCH", func, output_type
+            )
+        return self._then(OperatorKind.PROCESS_BATCH, "PROCESS BATCH", func, output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keep some fields of tuples, in the order given."""
@@ -544,6 +563,15 @@ def _check(func: Any, kind: type, method: str) -> None:
         raise InvalidJobError(message)
     if not isinstance(func, kind) and not callable(func):
         message = f"{method}() needs a {kind.__name__} or a callable; got {func!r}"
+        raise InvalidJobError(message)
+
+
+def _check_has_columns(what: str, type_info: TypeInformation | None) -> None:
+    if shape_of(type_info) is None:
+        message = (
+            f"process_batch() needs {what} to have columns, and their type is {type_info!r}: "
+            "declare a basic type, or a tuple or row of basic types, as output_type"
+        )
         raise InvalidJobError(message)
 
 

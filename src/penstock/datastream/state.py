@@ -7,8 +7,10 @@ call on a state reads or writes the value of the key of the record being process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
 
 from penstock.common.typeinfo import (
     ListTypeInfo,
@@ -19,6 +21,7 @@ from penstock.common.typeinfo import (
     Types,
     check_type,
 )
+from penstock.datastream.batch_keys import BatchKeys
 from penstock.datastream.state_ttl import StateTtlConfig
 
 __all__ = [
@@ -73,6 +76,14 @@ class ValueState(State, Generic[T]):
     @abstractmethod
     def update(self, value: T | None) -> None:
         """Set the value; None removes it."""
+
+    @abstractmethod
+    def get_many(self, keys: BatchKeys) -> pa.Array:
+        """Return the values of all keys of a record batch, null where there is none; ours."""
+
+    @abstractmethod
+    def put_many(self, keys: BatchKeys, values: pa.Array | Sequence[T | None]) -> None:
+        """Set the values of all keys of a record batch; null removes one; ours."""
 
 
 class AppendingState(State, Generic[IN, OUT]):

@@ -26,6 +26,8 @@ class OperatorKind(Enum):
     FLAT_MAP = "flat_map"
     FILTER = "filter"
     PROCESS = "process"
+    PROCESS_BATCH = "process_batch"
+    KEYED_PROCESS_BATCH = "keyed_process_batch"
     ASSIGN_TIMESTAMPS = "assign_timestamps"
     """Gives records their event time, and the stream its watermarks."""
     KEYED_MAP = "keyed_map"
@@ -73,6 +75,7 @@ class OperatorKind(Enum):
 
 _KEYED = frozenset(
     {
+        OperatorKind.KEYED_PROCESS_BATCH,
         OperatorKind.KEYED_MAP,
         OperatorKind.KEYED_FLAT_MAP,
         OperatorKind.KEYED_FILTER,

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
-from penstock.errors import TypeMismatchError
+from penstock.datastream.batch_keys import BatchKeys
+from penstock.errors import InvalidJobError, TypeMismatchError
 from penstock.state.delta import Delta
 from penstock.state.scope import UNLOADED, KeyScope
 from penstock.state.serializers import Serializer
 from penstock.state.table import TableState
+from penstock.state.value_columns import ValueColumn, value_column
 
 __all__ = ["CellState"]
 
@@ -144,6 +146,49 @@ class CellState(TableState):
         for index, data in zip(order, found, strict=True):
             if values[index] is UNLOADED:
                 values[index] = None if data is None else read(data)
+
+    def _many(self, keys: BatchKeys) -> list[Any]:
+        """Return the cells of all keys of a record batch."""
+        if UNLOADED in self._values:
+            self._load_all()
+        return list(map(self._values.__getitem__, keys.numbers))
+
+    def _put_many(self, keys: BatchKeys, cells: list[Any]) -> None:
+        if len(cells) == len(self._values):
+            self._values[:] = cells
+            self._dirty = bytearray(b"\1" * len(cells))
+            return
+        for index, cell in zip(keys.numbers, cells, strict=True):
+            self._values[index] = cell
+            self._dirty[index] = 1
+
+    def _column(self) -> ValueColumn:
+        column = value_column(self.type_text)
+        if column is None:
+            message = (
+                f"state {self.name!r} of step {self._scope.step!r} holds {self.type_text}, which "
+                "has no Arrow column: declare a basic type, or a tuple or row of such, or go "
+                "through the keys with ctx.use_key()"
+            )
+            raise InvalidJobError(message)
+        return column
+
+    def _drained(self, keys: BatchKeys, values: Any) -> list[Any]:
+        try:
+            drained = self._column().drain(values)
+        except (ValueError, TypeError) as error:
+            message = (
+                f"put_many() on state {self.name!r} of step {self._scope.step!r}: the values are "
+                f"not of {self.type_text}: {error}"
+            )
+            raise InvalidJobError(message) from error
+        if len(drained) != len(keys):
+            message = (
+                f"put_many() on state {self.name!r} of step {self._scope.step!r} takes a value "
+                f"for each of the {len(keys)} keys of the batch; it got {len(drained)}"
+            )
+            raise InvalidJobError(message)
+        return drained
 
     def _fitted(self, value: Any) -> Any:
         """Return a value as its type has it, None for None."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.common.typeinfo import TypeInformation
+from penstock.datastream.batch_keys import BatchKeys
 from penstock.datastream.state import AggregatingState, RawState, ReducingState, ValueState
 from penstock.errors import TypeMismatchError
 from penstock.state.aggregating_state import KeyedAggregatingState
@@ -101,6 +104,18 @@ class ExpiringValueState(ExpiringCellState, ValueState[Any]):
         if value.__class__ is not self._plain:
             value = self._fitted(value)
         self._put(value)
+
+    def get_many(self, keys: BatchKeys) -> pa.Array:  # noqa: D102
+        self._many(keys)
+        scope, before, shown = self._scope, self._scope.current, []
+        for scope.current in keys.numbers:
+            shown.append(self._shown())
+        scope.current = before
+        return self._column().fill(shown)
+
+    def put_many(self, keys: BatchKeys, values: Any) -> None:  # noqa: D102
+        now, drained = self._scope.now, self._drained(keys, values)
+        self._put_many(keys, [None if value is None else (now, value) for value in drained])
 
 
 class ExpiringReducingState(ExpiringCellState, ReducingState[Any]):

@@ -156,9 +156,14 @@ def are_plain_texts(keys: Collection[str], encoded: Sequence[bytes]) -> bool:
 
 def decode_plain_texts(routed: pa.BinaryArray) -> list[str]:
     """Return the keys inside routed keys of plain texts, all at once."""
-    # Key group (2 bytes), length (1), tag (1) before the text; the terminator behind it.
-    texts: list[str] = pc.binary_slice(routed, 4, -1).cast(pa.string()).to_pylist()
+    texts: list[str] = plain_texts(routed).to_pylist()
     return texts
+
+
+def plain_texts(routed: pa.BinaryArray) -> pa.StringArray:
+    """Return the same as a column."""
+    # Key group (2 bytes), length (1), tag (1) before the text; the terminator behind it.
+    return pc.binary_slice(routed, 4, -1).cast(pa.string())
 
 
 def decode_key(data: bytes) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
+from penstock.datastream.batch_keys import BatchKeys
 from penstock.datastream.state import ValueState
 from penstock.state.cells import CellState
 from penstock.state.scope import UNLOADED
@@ -28,3 +31,9 @@ class KeyedValueState(CellState, ValueState[Any]):
         index = self._scope.current
         self._values[index] = value
         self._dirty[index] = 1
+
+    def get_many(self, keys: BatchKeys) -> pa.Array:  # noqa: D102
+        return self._column().fill(self._many(keys))
+
+    def put_many(self, keys: BatchKeys, values: Any) -> None:  # noqa: D102
+        self._put_many(keys, self._drained(keys, values))

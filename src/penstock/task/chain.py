@@ -7,8 +7,15 @@ the next one starts, as it does in Flink.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
+import pyarrow as pa
+
+from penstock.channel.batches import BatchShape
+from penstock.channel.columns import Columns
+from penstock.common.event_time import NO_TIMESTAMP
 from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.datastream.functions import (
     FilterFunction,
@@ -16,11 +23,13 @@ from penstock.datastream.functions import (
     MapFunction,
 )
 from penstock.datastream.output_tag import is_tagged
+from penstock.errors import Called
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
 from penstock.state.fitting import Fit, fit_for
 from penstock.task.async_step import AsyncStep
+from penstock.task.batch_step import BatchStep, PushColumns, declared_shape
 from penstock.task.chain_time import ChainTime
 from penstock.task.context import (
     BroadcastSideContext,
@@ -37,6 +46,18 @@ Output = tuple[int, str | None]
 """A node's main output, or one of its side outputs by its tag."""
 
 
+WriteBatch = Callable[[pa.RecordBatch, Callable[[], list[Any]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEnds:
+    """Where the columns of record batches leave a chain."""
+
+    emitters: dict[Output, list[PushColumns]]
+    writers: Mapping[int, WriteBatch]
+    """The sinks' `write_batch`."""
+
+
 class Chain:
     """The compiled operators of a stage, ending in emitters and sink writers."""
 
@@ -46,11 +67,13 @@ class Chain:
         emitters: Mapping[Output, list[Push]],
         writers: Mapping[int, Push],
         time: ChainTime,
+        for_columns: ColumnEnds | None = None,
     ) -> None:
         self._stage = stage
         self._emitters = emitters
         self._writers = writers
-        self._waiting: list[AsyncStep] = []
+        self._for_columns = for_columns or ColumnEnds({}, {})
+        self._waiting: list[AsyncStep | BatchStep] = []
         self._time = time
 
     def behind(self, node: Node) -> Push:
@@ -69,6 +92,43 @@ class Chain:
         ]
         return _fan_out(node.name, [*followers, *self._emitters.get((node.id, tag_id), ())])
 
+    def columns_behind(self, node: Node) -> PushColumns:
+        """Return what takes the record batches that `node` makes, as columns."""
+        shape = declared_shape(node.name, node.output_type)
+        outs = [self._columns_into(follower, shape) for follower in self._stage.followers(node)]
+        outs += self._for_columns.emitters.get((node.id, None), ())
+        if len(outs) == 1:
+            return outs[0]
+
+        def push(columns: Columns, times: pa.Array | None) -> None:
+            for out in outs:
+                out(columns, times)
+
+        return push
+
+    def _columns_into(self, node: Node, shape: BatchShape) -> PushColumns:
+        if node.kind is OperatorKind.PROCESS_BATCH:
+            return self.batch_step(node).push_columns
+        if node.kind is OperatorKind.SINK and node.id in self._for_columns.writers:
+            return _columns_sink(node.name, self._for_columns.writers[node.id], shape)
+        into, moment = self.into(node), self._time.moment
+
+        def push(columns: Columns, times: pa.Array | None) -> None:
+            records = shape.records(columns)
+            at = repeat(NO_TIMESTAMP) if times is None else times.to_pylist()
+            before = moment.timestamp
+            for moment.timestamp, record in zip(at, records, strict=False):
+                into(record)
+            moment.timestamp = before
+
+        return push
+
+    def batch_step(self, node: Node) -> BatchStep:
+        """Return what takes the records that come to `node`, one by one or as columns."""
+        step = BatchStep(node, self.columns_behind(node), self._time.moment)
+        self._waiting.append(step)
+        return step
+
     def _fit(self, node: Node) -> Fit | None:
         declared = node.input_type
         # What comes out of a channel was fitted when it went in.
@@ -81,6 +141,8 @@ class Chain:
         if node.kind is OperatorKind.SINK:
             write = self._writers[node.id]
             return _sink(node.name, write, self._fit(node)) if node.function.can_fail else write
+        if node.kind is OperatorKind.PROCESS_BATCH:
+            return self.batch_step(node).push
         out = self.behind(node)
         if node.kind in (OperatorKind.DECOUPLE, OperatorKind.ASSIGN_TIMESTAMPS):
             return out
@@ -220,6 +282,17 @@ def _sink(step: str, write: Push, fit: Fit | None) -> Push:
         return push
     exact, normal = fit.exact, fit.normal
     return push_checked
+
+
+def _columns_sink(step: str, write: WriteBatch, shape: BatchShape) -> PushColumns:
+    def push(columns: Columns, times: pa.Array | None) -> None:
+        batch = shape.batch(columns)
+        try:
+            write(batch, lambda: shape.records(columns))
+        except (Exception, SystemExit) as error:
+            fail(step, Called(f"write_batch() with {batch.num_rows} records"), error)
+
+    return push
 
 
 def _split_by_tag(step: str, main: Push, sides: Mapping[str, Push]) -> Push:

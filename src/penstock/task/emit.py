@@ -9,30 +9,33 @@ from __future__ import annotations
 import operator
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.channel.columns import Columns, Layout, encoder_for
+from penstock.channel.columns import Columns, Layout, decoder_for, encoder_for
 from penstock.channel.segment import Segment, SliceWriter
+from penstock.common.event_time import NO_TIMESTAMP
 from penstock.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
     PickledBytesTypeInfo,
+    RowTypeInfo,
     TypeInformation,
     Types,
     is_immutable,
 )
+from penstock.datastream.batch_functions import ColumnKey
 from penstock.errors import PenstockError
 from penstock.graph.plan import Channel
 from penstock.graph.transformation import Exchange
 from penstock.state.fitting import INTEGER_BITS
 from penstock.state.keys import KeyCodec
 from penstock.task.failure import copy_for_later, fail
-from penstock.task.keys import KeyTable
+from penstock.task.keys import KEY_KINDS, KeyTable
 from penstock.task.moment import Moment
 
 CHUNK = 1 << 19
@@ -65,8 +68,9 @@ class Emitter(ABC):
         self._encode = encoder_for(type_info)
         self._writer = writer
         self._records: list[Any] = []
-        self._arrays: list[pa.Array] = []
-        """A source gives either lists or arrays: both are never in use together."""
+        self._decode = decoder_for(type_info)
+        self._chunks: list[Columns] = []
+        """Whoever gives columns gives nothing else: this and records are never in use together."""
         self._keeps_arrays = type_info in (None, Types.STRING(), Types.PICKLED_BYTE_ARRAY())
         """Whether an array of texts is what the declared type says."""
         self.count = 0
@@ -83,31 +87,43 @@ class Emitter(ABC):
             self._times += [self._moment.timestamp] * len(records)
         if isinstance(records, pa.Array):
             if self._keeps_arrays:
-                self._arrays.append(records)
+                self._chunks.append((Layout.SCALAR, [records]))
             else:
                 self._records.extend(records.to_pylist())
         else:
             self._records.extend(records)
         self.trim()
 
+    def push_columns(self, columns: Columns, times: pa.Array | None) -> None:
+        """Take records as columns of the layout that the declared type has."""
+        if self._channel.has_time:
+            rows = len(columns[1][0])
+            self._times += [NO_TIMESTAMP] * rows if times is None else times.to_pylist()
+        self._chunks.append(columns)
+        self.trim()
+
     def trim(self) -> None:
         """Write what is there if it is a chunk; called every few thousand records."""
         if (
             len(self._records) >= CHUNK
-            or sum(map(len, self._arrays)) >= CHUNK
-            or sum(array.nbytes for array in self._arrays) >= CHUNK_BYTES
+            or sum(len(arrays[0]) for _, arrays in self._chunks) >= CHUNK
+            or sum(a.nbytes for _, arrays in self._chunks for a in arrays) >= CHUNK_BYTES
         ):
             self.flush()
 
     def flush(self) -> None:
         """Write what is there."""
         if self._records:
-            self._write(self._records, None)
+            self.count += len(self._records)
+            self._split(self._records, None, self._take_times())
             self._records.clear()
-        if self._arrays:
-            array = pa.concat_arrays(self._arrays)
-            self._arrays.clear()
-            self._write(array.to_pylist(), array)
+        if self._chunks:
+            layout = self._chunks[0][0]
+            each = zip(*(arrays for _, arrays in self._chunks), strict=True)
+            columns = layout, [pa.concat_arrays(arrays) for arrays in each]
+            self._chunks.clear()
+            self.count += len(columns[1][0])
+            self._split_columns(columns, self._take_times())
 
     def finish(self) -> Segment | None:
         """Write the rest and say what was written, if it is a file."""
@@ -126,7 +142,7 @@ class Emitter(ABC):
 
         return push_with_time
 
-    def _columns(self, records: list[Any]) -> Columns:
+    def _columns(self, records: Sequence[Any]) -> Columns:
         try:
             return self._encode(records)
         except PenstockError as error:
@@ -137,13 +153,12 @@ class Emitter(ABC):
                     fail(self._step, record, at_fault)
             raise error
 
-    def _write(self, records: list[Any], array: pa.Array | None) -> None:
-        self.count += len(records)
-        times = None
-        if self._channel.has_time:
-            times = pa.array(self._times, pa.int64())
-            self._times.clear()
-        self._split(records, (Layout.SCALAR, [array]) if array is not None else None, times)
+    def _take_times(self) -> pa.Array | None:
+        if not self._channel.has_time:
+            return None
+        times = pa.array(self._times, pa.int64())
+        self._times.clear()
+        return times
 
     def _deal(
         self, owners: npt.NDArray[np.int64], columns: Columns, times: pa.Array | None
@@ -155,8 +170,14 @@ class Emitter(ABC):
                 taken, at = _take(columns, times, rows, len(owners))
                 self._writer.write(consumer, taken, None, at)
 
+    def _split_columns(self, columns: Columns, times: pa.Array | None) -> None:
+        """Write a chunk that came as columns."""
+        self._split(self._decode(*columns), columns, times)
+
     @abstractmethod
-    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
+    def _split(
+        self, records: Sequence[Any], columns: Columns | None, times: pa.Array | None
+    ) -> None:
         """Write the chunk; `columns` holds it already encoded, if it came that way."""
 
 
@@ -176,8 +197,14 @@ class KeyEmitter(Emitter):
         self._select = select
         self._codec = KeyCodec(channel.partitioning.key_type, _KEY_BY)
         self._own_key_classes = _own_key_classes(type_info, channel.partitioning.key_type)
+        self._column_key = channel.partitioning.key_selector
+        self._field_names: list[str] = []
+        if isinstance(type_info, RowTypeInfo):
+            self._field_names = type_info.get_field_names()
 
-    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
+    def _split(
+        self, records: Sequence[Any], columns: Columns | None, times: pa.Array | None
+    ) -> None:
         keys = self._keys(records)
         is_own_key = all(map(operator.is_, keys, records))
         texts = columns[1][0] if is_own_key and columns is not None else None
@@ -192,19 +219,55 @@ class KeyEmitter(Emitter):
         except PenstockError as error:
             self._fail_on_first_bad_key(records, keys, error)
         if is_own_key and table.exact and type(keys[0]) in self._own_key_classes:
-            columns = (Layout.TEXT_KEY if table.plain_texts else Layout.KEY, [])
+            columns = _in_its_key(table)
         elif columns is None:
             columns = self._columns(records)
+        self._write_by_key(table, columns, times, len(records))
+
+    def _split_columns(self, columns: Columns, times: pa.Array | None) -> None:
+        column = self._key_column(columns)
+        kind = None if column is None else KEY_KINDS.get(column.type)
+        if column is None or kind is None or column.null_count:
+            super()._split_columns(columns, times)
+            return
+        parallelisms = self._channel.max_parallelism, self._consumers
+        try:
+            table = KeyTable((), self._codec, *parallelisms, column)
+        except PenstockError as error:
+            records = self._decode(*columns)
+            self._fail_on_first_bad_key(records, self._keys(records), error)
+        if columns[0] is Layout.SCALAR and kind in self._own_key_classes:
+            columns = _in_its_key(table)
+        self._write_by_key(table, columns, times, len(column))
+
+    def _key_column(self, columns: Columns) -> pa.Array | None:
+        """Return the column that holds the keys, if one does."""
+        if not isinstance(self._column_key, ColumnKey):
+            return None
+        layout, arrays = columns
+        field, names = self._column_key.field, self._field_names
+        if layout is Layout.SCALAR:
+            return arrays[0] if field is None else None
+        if isinstance(field, str) and field in names:
+            field = names.index(field)
+        if not isinstance(field, int) or not 0 <= field < len(arrays):
+            return None
+        array = arrays[field]
+        return array.cast(pa.int64()) if pa.types.is_signed_integer(array.type) else array
+
+    def _write_by_key(
+        self, table: KeyTable, columns: Columns, times: pa.Array | None, total: int
+    ) -> None:
         for consumer in range(self._consumers):
             rows = table.rows_of(consumer)
             if len(rows):
                 key = pa.DictionaryArray.from_arrays(
                     pa.array(table.positions(rows)), pa.array(table.routed[consumer], pa.binary())
                 )
-                taken, at = _take(columns, times, rows, len(records))
+                taken, at = _take(columns, times, rows, total)
                 self._writer.write(consumer, taken, key, at)
 
-    def _keys(self, records: list[Any]) -> list[Any]:
+    def _keys(self, records: Sequence[Any]) -> list[Any]:
         keys: list[Any] = []
         try:
             keys.extend(map(self._select, records))
@@ -213,7 +276,7 @@ class KeyEmitter(Emitter):
         return keys
 
     def _fail_on_first_bad_key(
-        self, records: list[Any], keys: list[Any], error: PenstockError
+        self, records: Sequence[Any], keys: list[Any], error: PenstockError
     ) -> NoReturn:
         for record, key in zip(records, keys, strict=True):
             try:
@@ -240,7 +303,13 @@ class DealEmitter(Emitter):
         # Every subtask starts its round elsewhere, so that small batches spread too.
         self._next = random.randrange(self._consumers) if self._consumers > 1 else 0
 
-    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
+    def _split_columns(self, columns: Columns, times: pa.Array | None) -> None:
+        # How many they are is all that counts.
+        self._split(range(len(columns[1][0])), columns, times)
+
+    def _split(
+        self, records: Sequence[Any], columns: Columns | None, times: pa.Array | None
+    ) -> None:
         columns = columns or self._columns(records)
         exchange = self._channel.exchange
         n, consumers = len(records), self._consumers
@@ -277,7 +346,9 @@ class CustomEmitter(Emitter):
         self._select = select
         self._partition = partition
 
-    def _split(self, records: list[Any], columns: Columns | None, times: pa.Array | None) -> None:
+    def _split(
+        self, records: Sequence[Any], columns: Columns | None, times: pa.Array | None
+    ) -> None:
         owners = np.fromiter(map(self._owner, records), np.int64, len(records))
         self._deal(owners, columns or self._columns(records), times)
 
@@ -291,6 +362,11 @@ class CustomEmitter(Emitter):
         except (Exception, SystemExit) as error:
             fail(_PARTITION_CUSTOM, record, error)
         return int(owner)
+
+
+def _in_its_key(table: KeyTable) -> Columns:
+    """Return the columns of records that are their own keys."""
+    return Layout.TEXT_KEY if table.plain_texts else Layout.KEY, []
 
 
 def _own_key_classes(

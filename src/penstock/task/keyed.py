@@ -72,7 +72,7 @@ class Part(NamedTuple):
             return self.decode(segment.layout, segment.columns)
         assert segment.key is not None
         dictionary = segment.key.dictionary
-        keys = _decode_keys([self], dictionary, dictionary.to_pylist(), KeyCodec())
+        keys = decode_keys([self], dictionary, dictionary.to_pylist(), KeyCodec())
         return list(map(keys.__getitem__, segment.key.indices.to_pylist()))
 
 
@@ -132,7 +132,7 @@ def read_keyed(
         if has_time:
             times += [NO_TIMESTAMP] * len(numbers_here) if at is None else at.to_numpy().tolist()
         if part.layout in _IN_THEIR_KEYS:
-            keys = keys or _decode_keys(gathered, distinct, routed, codec)
+            keys = keys or decode_keys(gathered, distinct, routed, codec)
             values.extend(map(keys.__getitem__, numbers_here))
         else:
             values.extend(decode(part.layout, columns))
@@ -144,9 +144,10 @@ def _dictionary(part: SegmentPart) -> pa.Array:
     return part.key.dictionary
 
 
-def _decode_keys(
+def decode_keys(
     parts: list[Part], distinct: pa.Array, routed: list[bytes], codec: KeyCodec
 ) -> list[Any]:
+    """Return the distinct keys of parts whose records are their own keys."""
     if all(part.segment.layout is Layout.TEXT_KEY for part in parts):
         return decode_plain_texts(distinct)
     return [codec.decode(key_of(key)) for key in routed]

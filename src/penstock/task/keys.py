@@ -19,6 +19,9 @@ from penstock.state.keys import KeyCodec, are_plain_texts, tuple_of
 # Arrow can tell such keys apart by themselves, without their encodings.
 _EXACT: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bytes: pa.binary()}
 
+KEY_KINDS: dict[pa.DataType, type] = {arrow: kind for kind, arrow in _EXACT.items()}
+"""What the keys in such columns are."""
+
 _MOST_COMBINATIONS = 1 << 62
 
 Numbers = npt.NDArray[np.int32]
@@ -33,12 +36,15 @@ class KeyTable:
         codec: KeyCodec,
         max_parallelism: int,
         parallelism: int,
-        texts: pa.StringArray | None = None,
+        column: pa.Array | None = None,
     ) -> None:
-        """Take the keys in record order, and as `texts` if they are there as such already."""
-        kinds = {str} if texts is not None else set(map(type, keys))
-        kind = kinds.pop() if len(kinds) == 1 else type(None)
-        column = texts if texts is not None else _exact_column(keys, kind)
+        """Take the keys in record order, or as a `column` of one of `KEY_KINDS` without nulls."""
+        if column is not None:
+            kind = KEY_KINDS[column.type]
+        else:
+            kinds = set(map(type, keys))
+            kind = kinds.pop() if len(kinds) == 1 else type(None)
+            column = _exact_column(keys, kind)
         self.exact = column is not None
         """Whether all keys are of one type for which value and encoding agree."""
         self.plain_texts = False

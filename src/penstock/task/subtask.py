@@ -41,7 +41,7 @@ from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.chain import Chain, Output, Push
+from penstock.task.chain import Chain, ColumnEnds, Output, Push
 from penstock.task.chain_time import ChainTime
 from penstock.task.context import BroadcastStates, SubtaskFacts
 from penstock.task.emit import CustomEmitter, DealEmitter, Emitter, KeyEmitter
@@ -50,10 +50,12 @@ from penstock.task.keyed import (
     STRIDE,
     HeadTime,
     KeyedHead,
+    KeyedInput,
     Part,
     one_key_after_the_other,
     read_keyed,
 )
+from penstock.task.keyed_batch import KeyedBatch, read_keyed_batch, run_keyed_batch
 from penstock.task.layout import Layout, file_name
 from penstock.task.messages import (
     Acknowledgement,
@@ -185,9 +187,11 @@ class _Run:
         head = self._stage.head
         emitters = {c.id: self._emitter(c) for c in self._stage.outputs}
         pushes: dict[Output, list[Any]] = {}
+        for_columns = ColumnEnds({}, {i: w.write_batch for i, w in writers.items()})
         for channel in self._stage.outputs:
-            output = channel.source_node, channel.tag
-            pushes.setdefault(output, []).append(emitters[channel.id].push)
+            output, emitter = (channel.source_node, channel.tag), emitters[channel.id]
+            pushes.setdefault(output, []).append(emitter.push)
+            for_columns.emitters.setdefault(output, []).append(emitter.push_columns)
         times = ChainTime(
             self._stage,
             self._moment,
@@ -195,7 +199,8 @@ class _Run:
             self._operators.generators,
             f"#{self._who.subtask}",
         )
-        chain = Chain(self._stage, pushes, {i: w.write for i, w in writers.items()}, times)
+        writes = {i: w.write for i, w in writers.items()}
+        chain = Chain(self._stage, pushes, writes, times, for_columns)
         self._clock.mark("set up")
 
         def trim() -> None:
@@ -331,6 +336,13 @@ class _Run:
             and head.kind in _PASSING_ON
             and not head.has_time
         )
+        if head.kind is OperatorKind.PROCESS_BATCH:
+            step = chain.batch_step(head)
+            for segment in (part.segment for part in self._parts(*self._element_side)):
+                self._records_in += segment.rows
+                step.push_columns((segment.layout, segment.columns), segment.times)
+                trim()
+            return
         if head.kind not in (OperatorKind.SOURCE, OperatorKind.NATIVE):
             pushes = chain.inputs(head, self._operators.broadcast)
             for part in self._parts(*self._broadcast_side, *self._element_side):
@@ -424,9 +436,14 @@ class _Run:
         states = self._operators.states
         assert states is not None
         codec = KeyCodec(self._stage.inputs[0].partitioning.key_type, head.name)
-        given = read_keyed(self._parts(*self._element_side), codec, self._key_groups())
-        if self._task.batch_mode:
-            given = one_key_after_the_other(given)
+        parts, groups = self._parts(*self._element_side), self._key_groups()
+        given: KeyedInput | KeyedBatch
+        if head.kind is OperatorKind.KEYED_PROCESS_BATCH:
+            given = read_keyed_batch(head, parts, codec, groups, self._task.batch_mode)
+        else:
+            given = read_keyed(parts, codec, groups)
+            if self._task.batch_mode:
+                given = one_key_after_the_other(given)
         self._records_in = len(given.numbers)
         self._clock.mark("read")
         self._layout.on_hosts.make_way()
@@ -443,14 +460,10 @@ class _Run:
             states.bind(store, given.routed_keys, now=self._instruction.now)
             self._start()
             self._clock.mark("open state")
-            out, broadcast = chain.behind(head), self._operators.broadcast
-            if broadcast is not None:
-                self._run_broadcast_side(chain.broadcast_side(head, out, broadcast), trim)
-            timers = Timers(states, self._work.timers, self._own_key_groups())
-            service = KeyedTimerService(self._moment, timers)
-            time = HeadTime(self._moment, self._instruction.time, timers, service)
-            self._head(states, out, time, broadcast).run(given, trim)
-            self._timers = timers.first()
+            if isinstance(given, KeyedBatch):
+                run_keyed_batch(head, states, given, chain.columns_behind(head))
+            else:
+                self._run_head(chain, states, given, trim)
             self._clock.mark("process")
             staged = None
             if not self._task.batch_mode:
@@ -460,6 +473,19 @@ class _Run:
         finally:
             store.close()
         return staged
+
+    def _run_head(
+        self, chain: Chain, states: KeyedStates, given: KeyedInput, trim: Callable[[], None]
+    ) -> None:
+        head = self._stage.head
+        out, broadcast = chain.behind(head), self._operators.broadcast
+        if broadcast is not None:
+            self._run_broadcast_side(chain.broadcast_side(head, out, broadcast), trim)
+        timers = Timers(states, self._work.timers, self._own_key_groups())
+        service = KeyedTimerService(self._moment, timers)
+        time = HeadTime(self._moment, self._instruction.time, timers, service)
+        self._head(states, out, time, broadcast).run(given, trim)
+        self._timers = timers.first()
 
     def _head(
         self, states: KeyedStates, out: Push, time: HeadTime, broadcast: BroadcastStates | None
