@@ -22,21 +22,6 @@ _SUBTASK = re.compile(r"^\d+> ")
 _IDENTIFIED_SUBTASK = re.compile(r"^([^:>]*):\d+> ")
 
 
-WAITING: dict[str, str] = {
-    "34_tumbling_windows": "windows",
-    "35_sliding_windows": "windows",
-    "36_session_windows": "windows",
-    "37_count_and_global_windows": "windows",
-    "38_triggers": "windows",
-    "39_lateness": "windows",
-    "40_window_all": "windows",
-    "41_window_state": "windows",
-    "46_batch_time": "windows",
-    "47_processing_windows": "windows",
-}
-"""What a program needs that penstock does not have yet; without its line it is run and compared."""
-
-
 def program_names() -> list[str]:
     """The programs' names, without the suffix, in order."""
     return sorted(path.stem for path in PROGRAMS.glob("[0-9][0-9]_*.py"))

@@ -17,7 +17,6 @@ import pytest
 from tests.parity.parity_common import (
     HERE,
     ROOT,
-    WAITING,
     expected_path,
     normalise,
     program_names,
@@ -66,8 +65,6 @@ def test_every_program_is_recorded() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", program_names())
 def test_same_lines_as_pyflink(name: str, results: dict[str, dict[str, Any]]) -> None:
-    if name in WAITING:
-        pytest.skip(f"waits for {WAITING[name]}")
     result = results[name]
     assert result["error"] is None, result["error"]
     expected = expected_path(name).read_text(encoding="utf-8").split("\n")

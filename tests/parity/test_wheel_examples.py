@@ -21,15 +21,6 @@ from tests.parity.wheel_examples import EXAMPLES, SERVERS, TABLES, ExampleFiles,
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-WAITING = {
-    "windowing/session_with_dynamic_gap_window": "windows",
-    "windowing/session_with_gap_window": "windows",
-    "windowing/sliding_time_window": "windows",
-    "windowing/tumbling_count_window": "windows",
-    "windowing/tumbling_time_window": "windows",
-}
-"""What an example needs that penstock does not have yet; without its line it is compared."""
-
 
 @pytest.fixture(scope="session")
 def files() -> ExampleFiles:
@@ -66,8 +57,6 @@ def test_no_example_of_the_wheel_is_left_out(files: ExampleFiles) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_prints_pyflinks_lines(example: str, results: dict[str, dict[str, Any]]) -> None:
-    if example in WAITING:
-        pytest.skip(f"waits for {WAITING[example]}")
     assert results[example]["error"] is None, results[example]["error"]
     expected = expected_path(example).read_text(encoding="utf-8").splitlines()
     assert wheel_examples.lines_of(results[example]["output"]) == expected
