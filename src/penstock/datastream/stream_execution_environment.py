@@ -227,6 +227,24 @@ class StreamExecutionEnvironment(RuntimeSettings):
 
         return self._source(f"Source: {name}", DataFrameSource(df))
 
+    def from_stream(
+        self,
+        df: DataFrame,
+        name: str = "Stream",
+        *,
+        bounded: bool = False,
+        trigger: str | None = None,
+    ) -> DataStream:
+        """Make a stream of a streaming DataFrame's rows (`spark.readStream`), in append mode.
+
+        Spark's own stateful operators may be in it: what the query keeps is part of the job's
+        checkpoints, and the query goes on from there. `bounded` reads what is there when the job
+        starts and ends; `trigger` is how often a batch begins, as "5 seconds", else at once.
+        """
+        from penstock.spark.stream_source import StreamSource
+
+        return self._source(f"Source: {name}", StreamSource(df, bounded=bounded, trigger=trigger))
+
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program to its end.
 

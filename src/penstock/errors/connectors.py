@@ -100,6 +100,17 @@ class SocketConnectionError(ConnectorError):
         return f"no connection to {self.host}:{self.port}: {self.reason}"
 
 
+class StreamQueryError(ConnectorError):
+    """A streaming query that is a source of a job has failed, or cannot go on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the streaming query of a from_stream() failed: {self.reason}"
+
+
 class CorruptIngestionLogError(ConnectorError):
     """An ingestion log is damaged in a way no crash can explain; it is left untouched."""
 

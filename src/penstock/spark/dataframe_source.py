@@ -29,7 +29,9 @@ class DataFrameSource(Source):
 
     def __init__(self, df: DataFrame) -> None:
         if df.isStreaming:
-            message = "from_dataframe() takes a batch DataFrame; this one is a stream (readStream)"
+            message = (
+                "from_dataframe() takes a batch DataFrame; this one is a stream: use from_stream()"
+            )
             raise InvalidJobError(message)
         self.df: DataFrame | None = df
         self._type = row_type_of(df.schema)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -27,6 +26,7 @@ from penstock.ids import StageId
 from penstock.job.submitter import MicroBatchLostError, R, W
 from penstock.spark.anchors import Anchors, drain
 from penstock.spark.dataframe_source import DataFrameSource
+from penstock.spark.first_cause import first_cause
 from penstock.spark.frames import Frame, LastingFrame, frame_of
 from penstock.spark.group_job import GroupJob
 from penstock.spark.told import tell, told_instructions
@@ -254,31 +254,3 @@ def checked(
             raise MicroBatchLostError(message)
         whole.append([by_subtask.get(i) or Acknowledgement(i, f"none-{i}") for i in expected])
     return whole
-
-
-_PYTHON_TRACEBACK = re.compile(
-    r"Traceback \(most recent call last\):\n(?P<frames>.*?)(?:\n\s*(?:at |Driver stacktrace)|\Z)",
-    re.DOTALL,
-)
-
-
-_LOST_SHUFFLE = re.compile(
-    r"has failed the maximum allowable number of times.*?failure reason:\s*(?P<reason>[^\n]+)",
-    re.DOTALL,
-)
-
-
-def first_cause(report: str) -> str:
-    """Return why, out of Spark's report of a failed job, without its stack traces."""
-    lost = _LOST_SHUFFLE.search(report)
-    if lost is not None:
-        return f"what was shuffled is lost: {lost['reason'].strip()}"
-    traceback = _PYTHON_TRACEBACK.search(report)
-    if traceback is not None:
-        said = [line for line in traceback["frames"].splitlines() if re.match(r"[A-Za-z]", line)]
-        if said:
-            return said[-1].strip()
-    for line in report.splitlines():
-        if "Python worker" in line or "ExecutorLost" in line or "Lost task" in line:
-            return line.strip()
-    return report.splitlines()[0] if report else "no reason given"

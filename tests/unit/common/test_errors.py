@@ -70,6 +70,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "RefusedRowsError": ("orders", "why"),
     "RuntimeSetupError": ("install Java",),
     "SocketConnectionError": ("host", 1, "refused"),
+    "StreamQueryError": ("why",),
     "StateDeclaredTwiceError": ("step", "state", "value of Integer", "list of String"),
     "StateTooLargeError": ("step", "state", 10, 5),
     "StateTypeChangedError": ("step", "state", "value state of LONG", "value state of INT", "why"),

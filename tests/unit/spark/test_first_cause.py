@@ -1,4 +1,4 @@
-from penstock.spark.submitter import first_cause
+from penstock.spark.first_cause import first_cause
 
 DISK_FULL = """An error occurred while calling z:PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 5.0 failed 4 \
