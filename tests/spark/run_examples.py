@@ -82,6 +82,9 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "keyed_state", run("keyed_state")
     yield "rolling_aggregates", run("rolling_aggregates")
     yield "window_aggregates", run("window_aggregates")
+    yield "fraud_patterns", run("fraud_patterns")
+    yield "online_learning", run("online_learning")
+    yield "history", run("history")
     source, target = directory / "from", directory / "to"
     source.mkdir()
     for name in ("a.txt", "b.txt"):

@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,63 @@ def test_window_aggregates_lose_no_sale_to_lateness(results: Results) -> None:
         late = [line for line in lines if re.match(rf"too late for its {size}(:\d+)?> ", line)]
         missed = sum(int(line.rstrip(")").rpartition(",")[2]) for line in late)
         assert sum(last.values()) + missed == total
+
+
+def test_fraud_is_a_small_charge_and_a_large_one_that_is_the_next_within_a_minute(
+    results: Results,
+) -> None:
+    program = runpy.run_path(str(EXAMPLES / "fraud_patterns.py"))
+    charges = [program["charge"](number) for number in range(program["CHARGES"])]
+    assert charges != sorted(charges, key=lambda charge: charge[1]), "the stream is out of order"
+
+    def is_fraud(first: tuple[int, float], second: tuple[int, float], within: int = 60) -> bool:
+        return first[1] < 1 and second[1] > 500 and second[0] - first[0] <= within * 1000
+
+    alerts, too_late, interrupted = [], 0, 0
+    for account in range(program["ACCOUNTS"]):
+        mine = sorted((at, amount) for who, at, amount in charges if who == account)
+        for before, now in pairwise(mine):
+            if is_fraud(before, now):
+                alerts.append(f"account {account}: {now[1]:.2f} at {now[0] // 1000} s")
+            too_late += not is_fraud(before, now) and is_fraud(before, now, within=3600)
+        for first, middle, last in zip(mine, mine[1:], mine[2:], strict=False):
+            interrupted += is_fraud(first, last) and 1 <= middle[1] <= 500
+    assert min(len(alerts), too_late, interrupted) > 5
+    lines = printed(results, "fraud_patterns")
+    assert sorted(re.sub(r"^alert(:\d+)?> ", "", line) for line in lines) == sorted(alerts)
+
+
+def test_online_learning_comes_near_the_truth_and_its_loss_falls(results: Results) -> None:
+    program = runpy.run_path(str(EXAMPLES / "online_learning.py"))
+    readings = [program["reading"](number) for number in range(program["EVENTS"])]
+    lines = printed(results, "online_learning")
+    for sensor, truth in program["TRUTH"].items():
+        model, losses, due = [0.0, 0.0, 0.0], [], []
+        mine = [(known, shown) for who, known, shown in readings if who == sensor]
+        for number, ((x, y, one), shown) in enumerate(mine, start=1):
+            error = shown - (model[0] * x + model[1] * y + model[2] * one)
+            losses.append(error**2)
+            if number % 100 == 0:
+                told = ", ".join(f"{weight:.3f}" for weight in model)
+                due.append(f"{sensor}: mean loss {sum(losses[-100:]) / 100:.4f}, model [{told}]")
+            model = [w + 0.05 * error * v for w, v in zip(model, (x, y, one), strict=True)]
+        hundreds = [line for line in lines if line.startswith(sensor)]
+        assert hundreds == due
+        first, *_, (loss, *learned) = [
+            [float(number) for number in re.findall(r"-?\d+\.\d+", line)] for line in hundreds
+        ]
+        assert loss < first[0] / 20
+        assert learned == pytest.approx(truth, abs=0.1)
+
+
+def test_history_is_the_last_visits_up_to_the_moment_of_the_query(results: Results) -> None:
+    program = runpy.run_path(str(EXAMPLES / "history.py"))
+    visits = [program["visit"](number) for number in range(program["VISITS"])]
+    due = []
+    for customer, at, name in map(program["query"], range(program["QUERIES"])):
+        before = [visit for who, when, visit in visits if who == customer and when <= at]
+        due.append(f"{name} of {customer}: {' '.join(before[-3:])}")
+    assert sorted(printed(results, "history")) == sorted(due)
 
 
 def test_rolling_aggregates_emit_always_or_once(results: Results) -> None:
