@@ -49,12 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def must_be_here() -> bool:
+    """Tell whether what a machine has not is a failure here, and no skip."""
+    return bool(os.environ.get("PENSTOCK_REQUIRE_SERVERS"))
+
+
 def made_or_skipped(make: Callable[[], Made]) -> Made:
     """Make something that this machine may not have: skip then, or fail where it is required."""
     try:
         return make()
     except MissingServerError as missing:
-        if os.environ.get("PENSTOCK_REQUIRE_SERVERS"):
+        if must_be_here():
             raise
         pytest.skip(str(missing))
 

@@ -82,11 +82,16 @@ class Schedule:
         """Make a schedule; the same seed makes the same one."""
         rng = random.Random(f"{family}-{seed}")
         supervised = rng.random() < 0.3
-        makers = _OF_SPARK if family is Family.SPARK else _OF_ALL
+        on_spark = family is Family.SPARK
+        makers = _OF_SPARK if on_spark else _OF_ALL
         if supervised:
             makers = tuple(maker for maker in makers if maker not in _UNSUPERVISED)
         # Each kind at most twice, so that a run holds several kinds.
-        chosen = rng.sample([*makers, *makers], rng.randint(3, 4 if family is Family.SPARK else 6))
+        chosen = rng.sample(
+            [*makers, *makers], rng.randint(2, 3) if on_spark else rng.randint(3, 6)
+        )
+        if on_spark:
+            chosen.insert(rng.randint(0, len(chosen)), _kill_workers)
         faults = tuple((_moment(rng), maker(rng)) for maker in chosen)
         return Schedule(seed, _variant(rng, family), faults, supervised)
 
@@ -228,6 +233,11 @@ def _zombie(rng: random.Random) -> Fault:
     return Zombie(round(rng.uniform(0.0, 5.0), 1), point, rng.randint(1, 3))
 
 
+def _kill_workers(rng: random.Random) -> Fault:
+    """Only Spark has any, so every schedule on Spark has this."""
+    return KillWorkers(tuple(round(rng.uniform(0.0, 2.0), 1) for _ in range(2)))
+
+
 def _crash(rng: random.Random) -> Fault:
     return CrashAt(rng.choice(COMMIT_POINTS), rng.randint(1, 4))
 
@@ -260,7 +270,6 @@ _OF_ALL: tuple[MakeFault, ...] = (
 
 _OF_SPARK: tuple[MakeFault, ...] = (
     lambda rng: KillDriver(rng.random() < 0.5),
-    lambda rng: KillWorkers(tuple(round(rng.uniform(0.0, 2.0), 1) for _ in range(2))),
     *_BROKER_AND_DATABASE,
     _zombie,
     _crash,
