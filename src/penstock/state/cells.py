@@ -29,6 +29,7 @@ class CellState(TableState):
     __slots__ = (
         "_dirty",
         "_fit",
+        "_immutable",
         "_loads",
         "_patience",
         "_plain",
@@ -46,6 +47,7 @@ class CellState(TableState):
         self._read: Callable[[bytes], Any] = serializer.decode
         self._fit = serializer.fit
         self._plain = serializer.plain
+        self._immutable = serializer.immutable
         # What can be changed in place may no longer be what was checked when it was put here.
         self._write = serializer.write if serializer.immutable else serializer.encode
         self._reset(0)

@@ -53,10 +53,12 @@ class KeyedReducingState(CellState, ReducingState[Any]):
         if held is UNLOADED:
             held = self._load()
         was_empty = held is None
-        reduce, plain = self._reduce, self._plain
+        reduce, plain, immutable = self._reduce, self._plain, self._immutable
         for value in values:
+            before = held
             held = value if held is None or value is None else reduce(held, value)
-            if held.__class__ is not plain:
+            # What was held fits: a highest or latest value stays for many records.
+            if held.__class__ is not plain and not (immutable and held is before):
                 held = self._fitted(held)
         self._values[index] = held
         self._dirty[index] = 1
