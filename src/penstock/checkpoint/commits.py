@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from penstock.checkpoint.metadata import CommittableState
 from penstock.checkpoint.store import CheckpointStore
 from penstock.connectors.committer import Committer
-from penstock.connectors.committing import commit_all
+from penstock.connectors.committing import commit_all, seconds_before_retry
 from penstock.crash_points import CrashPoint, reach
 from penstock.ids import CheckpointId
 
@@ -115,4 +115,4 @@ class CommitLane:
         self._lane.shutdown(wait=True, cancel_futures=True)
 
     def _pause(self, retry: int) -> None:
-        self._closing.wait(min(0.1 * 2**retry, 10.0))
+        self._closing.wait(seconds_before_retry(retry))

@@ -6,13 +6,26 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from penstock.checkpoint.commits import CommitLane, Unneeded
 from penstock.checkpoint.metadata import CommittableState
+from penstock.connectors.committer import CommitRequest
+from penstock.connectors.committing import seconds_before_retry
 from penstock.ids import CheckpointId
 from tests.unit.checkpoint.coordinated import SINK_UID, Commits, World
 
 ONE = {SINK_UID: [CommittableState(1, b"x")]}
 UNNEEDED = {SINK_UID: Unneeded([b"a"], [b"b"])}
+
+
+class Patient(Commits):
+    """Asks three times to be called again."""
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        for request in requests:
+            if request.get_number_of_retries() < 3:
+                request.retry_later()
 
 
 class Discards(Commits):
@@ -24,8 +37,8 @@ class Discards(Commits):
             raise self.error
 
 
-def lane(root: Path, committer: Discards) -> CommitLane:
-    return CommitLane({SINK_UID: committer}, {SINK_UID: "files"}, World(root).store, 0)
+def lane(root: Path, committer: Commits, retries: int = 0) -> CommitLane:
+    return CommitLane({SINK_UID: committer}, {SINK_UID: "files"}, World(root).store, retries)
 
 
 def nothing() -> None:
@@ -72,3 +85,13 @@ def test_a_sink_that_cannot_discard_fails_nothing(tmp_path: Path) -> None:
     assert done.wait(20)
     commits.close()
     assert committer.calls == [[b"a", b"b"]]
+
+
+def test_a_commit_is_asked_for_again_after_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = lane(tmp_path, Patient(), 3)
+    pauses: list[float] = []
+    monkeypatch.setattr(commits._closing, "wait", pauses.append)
+    commits.commit(CheckpointId(1), ONE)
+    assert pauses == [seconds_before_retry(retry) for retry in (1, 2, 3)]
