@@ -55,6 +55,23 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         builder.set_ack_wait(Duration.of_seconds(0))
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "said"),
+    [
+        ("set_stream", 5, "the name of a stream is a text; got 5"),
+        ("set_durable", None, "the name of a durable consumer is a text; got None"),
+        ("set_servers", 5, "the address of a server is a text; got 5"),
+        ("set_subject", 5, "a subject is a text; got 5"),
+        ("set_ack_wait", 5, "an ack wait is a Duration.*; got 5"),
+        ("set_max_unacknowledged", "5", "takes a number of records; got '5'"),
+        ("set_max_unacknowledged", True, "takes a number of records; got True"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused(method: str, given: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        getattr(NatsSource.builder(), method)(given)
+
+
 def test_a_source_is_shipped_to_tasks_that_read_what_the_driver_received(tmp_path: Path) -> None:
     builder = NatsSource.builder().set_stream("S").set_durable("d").set_property("token", "secret")
     source = cloudpickle.loads(cloudpickle.dumps(builder.build()))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 from penstock.errors import InvalidJobError, MissingOffsetsError
@@ -73,12 +73,12 @@ class KafkaOffsetsInitializer(ABC):
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
         """Take the offsets the group committed, else those of the strategy."""
-        return _Committed(offset_reset_strategy)
+        return _Committed(_strategy(offset_reset_strategy))
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
         """Take the first record whose timestamp, in milliseconds, is this one or later."""
-        if not isinstance(timestamp, int) or timestamp < 0:
+        if not _is_number(timestamp) or timestamp < 0:
             message = f"a timestamp is a number of milliseconds since 1970; got {timestamp!r}"
             raise InvalidJobError(message)
         return _AtTime(timestamp)
@@ -103,8 +103,11 @@ class KafkaOffsetsInitializer(ABC):
         A partition without one begins where the group committed, if it did, else by the
         strategy; so does one whose offset lies outside of what Kafka has.
         """
+        if not isinstance(offsets, Mapping):
+            message = f"offsets() takes a dict of offsets by KafkaTopicPartition; got {offsets!r}"
+            raise InvalidJobError(message)
         for partition, offset in offsets.items():
-            if not isinstance(partition, KafkaTopicPartition) or not isinstance(offset, int):
+            if not isinstance(partition, KafkaTopicPartition) or not _is_number(offset):
                 message = (
                     "offsets() takes offsets by KafkaTopicPartition; "
                     f"got {offset!r} for {partition!r}"
@@ -113,7 +116,18 @@ class KafkaOffsetsInitializer(ABC):
             if offset < 0 and offset != _COMMITTED:
                 message = f"an offset is not negative; got {offset} for {partition}"
                 raise InvalidJobError(message)
-        return _Given(tuple(offsets.items()), offset_reset_strategy)
+        return _Given(tuple(offsets.items()), _strategy(offset_reset_strategy))
+
+
+def _strategy(strategy: Any) -> KafkaOffsetResetStrategy:
+    if not isinstance(strategy, KafkaOffsetResetStrategy):
+        message = f"a reset strategy is a KafkaOffsetResetStrategy; got {strategy!r}"
+        raise InvalidJobError(message)
+    return strategy
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)
 
 
 @dataclass(frozen=True, slots=True)

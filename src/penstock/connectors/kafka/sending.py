@@ -8,12 +8,20 @@ from penstock.connectors.kafka.client import KafkaProperties, confluent, new_pro
 from penstock.connectors.kafka.serialization import Message
 from penstock.errors import KafkaDeliveryError
 
-__all__ = ["Sender", "answer_seconds", "largest_message", "limits_of_messages", "open_producer"]
+__all__ = [
+    "Sender",
+    "answer_seconds",
+    "check_numbers",
+    "largest_message",
+    "limits_of_messages",
+    "open_producer",
+]
 
 _LARGEST_QUEUE = 200_000
 _LARGEST_QUEUE_KIB = 256 * 1024
 _PAUSE_SECONDS = 0.05
 _LIMITS_OF_MESSAGES = ("message.max.bytes", "max.request.size")
+_ANSWER_MS = "max.block.ms"
 _DEFAULT_LARGEST_MESSAGE = 1_000_000
 _DEFAULT_ANSWER_MS = 30_000
 
@@ -43,7 +51,16 @@ def limits_of_messages(properties: KafkaProperties) -> KafkaProperties:
 
 def answer_seconds(properties: KafkaProperties) -> float:
     """Tell how long to wait for brokers before something is given up or asked anew."""
-    return (_first_number(properties, "max.block.ms") or _DEFAULT_ANSWER_MS) / 1000
+    return (_first_number(properties, _ANSWER_MS) or _DEFAULT_ANSWER_MS) / 1000
+
+
+def check_numbers(properties: KafkaProperties) -> None:
+    """Refuse what the functions here would take for a number that is not set."""
+    for name in (*_LIMITS_OF_MESSAGES, _ANSWER_MS, "transaction.timeout.ms"):
+        text = properties.get(name, "1").strip()
+        if not (text.isdecimal() and int(text) > 0):
+            message = f"{name} must be a whole number above 0; got {properties[name]!r}"
+            raise ValueError(message)
 
 
 def _first_number(properties: KafkaProperties, *names: str) -> int | None:

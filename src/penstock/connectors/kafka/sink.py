@@ -16,6 +16,7 @@ from penstock.connectors.kafka.client import KafkaProperties, new_producer
 from penstock.connectors.kafka.direct_writer import DirectWriter
 from penstock.connectors.kafka.sending import (
     answer_seconds,
+    check_numbers,
     largest_message,
     limits_of_messages,
 )
@@ -165,7 +166,7 @@ class KafkaSinkBuilder:
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
         """Name brokers to ask first, as ``host:port``, separated by commas."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        return self.set_property("bootstrap.servers", _text("bootstrapServers", bootstrap_servers))
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Choose the guarantee; NONE unless said otherwise."""
@@ -180,13 +181,14 @@ class KafkaSinkBuilder:
 
         Keep it across restarts. Needed for exactly once.
         """
-        if len(transactional_id_prefix.encode()) > _LONGEST_PREFIX:
+        prefix = _text("transactionalIdPrefix", transactional_id_prefix)
+        if len(prefix.encode()) > _LONGEST_PREFIX:
             message = (
                 "The configured prefix is too long and the resulting transactionalIdPrefix might "
                 "exceed Kafka's transactionalIdPrefix size."
             )
             raise ValueError(message)
-        self._prefix = transactional_id_prefix
+        self._prefix = prefix
         return self
 
     def set_record_serializer(
@@ -209,7 +211,7 @@ class KafkaSinkBuilder:
 
         That is an offset, no record. Needed with a topic selector; else it is the sink's topic.
         """
-        self._marker_topic = topic
+        self._marker_topic = _text("markerTopic", topic)
         return self
 
     def build(self) -> KafkaSink:
@@ -220,6 +222,7 @@ class KafkaSinkBuilder:
         if self._serializer is None:
             message = "recordSerializer: call set_record_serializer()"
             raise ValueError(message)
+        check_numbers(self._properties)
         settings = _Settings(
             self._properties,
             self._serializer,
@@ -249,6 +252,13 @@ def _checked(settings: _Settings) -> _Settings:
     # The account names the transactional id; one of the user's would be another.
     properties = {k: v for k, v in settings.properties.items() if k != "transactional.id"}
     return replace(settings, properties=KafkaProperties(properties))
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        message = f"{name} must be a text; got {value!r}"
+        raise TypeError(message)
+    return value
 
 
 def _on_lost_marker(properties: KafkaProperties) -> OnLostMarker:

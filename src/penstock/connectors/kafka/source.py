@@ -157,11 +157,11 @@ class KafkaSourceBuilder:
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Name brokers to ask first: ``host:port``, several with commas."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        return self._set_text("set_bootstrap_servers", "bootstrap.servers", bootstrap_servers)
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
         """Name the consumer group that offsets are committed to when a checkpoint completes."""
-        return self.set_property("group.id", group_id)
+        return self._set_text("set_group_id", "group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
         """Read these topics, which must exist."""
@@ -181,11 +181,11 @@ class KafkaSourceBuilder:
 
     def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> KafkaSourceBuilder:
         """Read these partitions only."""
-        wanted = frozenset(partitions)
+        wanted = list(partitions) if isinstance(partitions, Iterable) else []
         if not wanted or not all(isinstance(p, KafkaTopicPartition) for p in wanted):
             message = f"set_partitions() takes KafkaTopicPartition objects; got {partitions!r}"
             raise InvalidJobError(message)
-        return self._subscribe("partition set", Subscription(partitions=wanted))
+        return self._subscribe("partition set", Subscription(partitions=frozenset(wanted)))
 
     def set_starting_offsets(
         self, starting_offsets_initializer: KafkaOffsetsInitializer
@@ -232,7 +232,7 @@ class KafkaSourceBuilder:
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
         """Name the clients of this source for the broker's logs and quotas."""
-        return self.set_property("client.id.prefix", prefix)
+        return self._set_text("set_client_id_prefix", "client.id.prefix", prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
         """Set a property of Kafka's consumer or of the source."""
@@ -270,7 +270,9 @@ class KafkaSourceBuilder:
             starting=self._starting,
             stopping=self._stopping,
             discovery_seconds=0.0 if bounded else discovery / 1000,
-            start_seconds=_milliseconds(properties, "default.api.timeout.ms", _API_MILLISECONDS)
+            start_seconds=_milliseconds(
+                properties, "default.api.timeout.ms", _API_MILLISECONDS, least=1
+            )
             / 1000,
             commits=bool(properties.get("group.id"))
             and properties.is_true("commit.offsets.on.checkpoint", True),
@@ -295,6 +297,12 @@ class KafkaSourceBuilder:
         prefix = properties.get("client.id.prefix")
         return properties if prefix is None else properties.with_values({"client.id": prefix})
 
+    def _set_text(self, method: str, name: str, value: Any) -> KafkaSourceBuilder:
+        if not isinstance(value, str):
+            message = f"{method}() takes a text; got {value!r}"
+            raise InvalidJobError(message)
+        return self.set_property(name, value)
+
     def _subscribe(self, mode: str, subscription: Subscription) -> KafkaSourceBuilder:
         if self._subscription is not None:
             message = (
@@ -313,12 +321,18 @@ def _initializer(initializer: Any) -> KafkaOffsetsInitializer:
     return initializer
 
 
-def _milliseconds(properties: KafkaProperties, name: str, default: int) -> int:
+def _milliseconds(
+    properties: KafkaProperties, name: str, default: int, least: int | None = None
+) -> int:
     try:
-        return int(properties.get(name, default))
+        number = int(properties.get(name, default))
     except ValueError:
         message = f"{name} is a number of milliseconds; got {properties[name]!r}"
         raise InvalidJobError(message) from None
+    if least is not None and number < least:
+        message = f"{name} is a number of milliseconds, {least} or more; got {number}"
+        raise InvalidJobError(message)
+    return number
 
 
 def _by_topic(ranges: Sequence[SplitRange]) -> dict[str, dict[int, SplitRange]]:

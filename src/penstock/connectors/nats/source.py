@@ -79,7 +79,7 @@ class NatsSourceBuilder:
         if not servers:
             message = "set_servers() needs at least one address"
             raise ValueError(message)
-        self._servers = servers
+        self._servers = tuple(_text("the address of a server", server) for server in servers)
         return self
 
     def set_stream(self, stream: str) -> NatsSourceBuilder:
@@ -89,7 +89,7 @@ class NatsSourceBuilder:
 
     def set_subject(self, subject: str) -> NatsSourceBuilder:
         """Take only messages of these subjects (``orders.*``); by default all of the stream."""
-        self._subject = subject
+        self._subject = _text("a subject", subject)
         return self
 
     def set_durable(self, durable: str) -> NatsSourceBuilder:
@@ -112,6 +112,9 @@ class NatsSourceBuilder:
         attempt does not wait for it: it asks for what the one before had in flight. A consumer that
         the source did not create keeps its own setting, and there a new attempt does wait.
         """
+        if not isinstance(ack_wait, Duration):
+            message = f"an ack wait is a Duration, such as Duration.of_minutes(5); got {ack_wait!r}"
+            raise TypeError(message)
         seconds = ack_wait.nanos / 1e9
         if seconds <= 0:
             message = f"an ack wait must be positive; got {ack_wait!r}"
@@ -121,6 +124,9 @@ class NatsSourceBuilder:
 
     def set_max_unacknowledged(self, records: int) -> NatsSourceBuilder:
         """Set how many records may wait for their checkpoint; one million by default."""
+        if not isinstance(records, int) or isinstance(records, bool):
+            message = f"set_max_unacknowledged() takes a number of records; got {records!r}"
+            raise TypeError(message)
         if records < 1:
             message = f"at least one record must be allowed to wait; got {records}"
             raise ValueError(message)
@@ -169,7 +175,15 @@ class NatsSourceBuilder:
         )
 
 
+def _text(what: str, given: Any) -> str:
+    if not isinstance(given, str):
+        message = f"{what} is a text; got {given!r}"
+        raise TypeError(message)
+    return given
+
+
 def _name(kind: str, name: str) -> str:
+    _text(f"the name of a {kind}", name)
     if not name or _FORBIDDEN_IN_NAMES & set(name):
         message = f"the name of a {kind} has no dots, stars, slashes or spaces; got {name!r}"
         raise ValueError(message)

@@ -76,6 +76,7 @@ def test_committing_needs_a_group() -> None:
         ("penstock.kafka.on-lost-records", "maybe"),
         ("partition.discovery.interval.ms", "often"),
         ("default.api.timeout.ms", "1 min"),
+        ("default.api.timeout.ms", "-5"),
     ],
 )
 def test_a_property_of_the_source_with_a_bad_value_is_refused(name: str, value: str) -> None:
@@ -92,6 +93,18 @@ def test_what_is_no_schema_or_initializer_is_refused() -> None:
         KafkaSource.builder().set_starting_offsets("earliest")  # type: ignore[arg-type]
     with pytest.raises(InvalidJobError, match="regular expression"):
         KafkaSource.builder().set_topic_pattern("*")
+    with pytest.raises(InvalidJobError, match="KafkaTopicPartition objects; got 5"):
+        KafkaSource.builder().set_partitions(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match=r"KafkaTopicPartition objects; got \[\{\}\]"):
+        KafkaSource.builder().set_partitions([{}])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "method", ["set_bootstrap_servers", "set_group_id", "set_client_id_prefix"]
+)
+def test_what_is_no_text_is_refused(method: str) -> None:
+    with pytest.raises(InvalidJobError, match=rf"{method}\(\) takes a text; got None"):
+        getattr(KafkaSource.builder(), method)(None)
 
 
 def test_spark_is_told_exactly_the_offsets_of_the_ranges() -> None:

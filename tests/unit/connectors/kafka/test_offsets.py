@@ -87,6 +87,19 @@ def test_what_is_no_offset_is_refused() -> None:
         KafkaOffsetsInitializer.offsets({"t": 1})  # type: ignore[dict-item]
     with pytest.raises(InvalidJobError, match="milliseconds"):
         KafkaOffsetsInitializer.timestamp(-1)
+    with pytest.raises(InvalidJobError, match="milliseconds since 1970; got True"):
+        KafkaOffsetsInitializer.timestamp(True)
+    with pytest.raises(InvalidJobError, match=r"offsets by KafkaTopicPartition; got \[1\]"):
+        KafkaOffsetsInitializer.offsets([1])  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match="got True for"):
+        KafkaOffsetsInitializer.offsets({A: True})
+
+
+def test_what_is_no_strategy_is_refused() -> None:
+    with pytest.raises(InvalidJobError, match="a KafkaOffsetResetStrategy; got 'x'"):
+        KafkaOffsetsInitializer.committed_offsets("x")  # type: ignore[arg-type]
+    with pytest.raises(InvalidJobError, match="a KafkaOffsetResetStrategy; got 'x'"):
+        KafkaOffsetsInitializer.offsets({A: 1}, "x")  # type: ignore[arg-type]
 
 
 def test_initializers_travel_to_tasks() -> None:

@@ -64,6 +64,21 @@ def test_a_prefix_must_fit_into_a_transactional_id() -> None:
         KafkaSink.builder().set_transactional_id_prefix("x" * 64_001)
 
 
+@pytest.mark.parametrize(
+    "method", ["set_bootstrap_servers", "set_transactional_id_prefix", "set_marker_topic"]
+)
+def test_what_is_no_text_is_refused(method: str) -> None:
+    with pytest.raises(TypeError, match="must be a text; got None"):
+        getattr(KafkaSink.builder(), method)(None)
+
+
+@pytest.mark.parametrize("name", ["max.block.ms", "message.max.bytes", "transaction.timeout.ms"])
+@pytest.mark.parametrize("value", ["abc", "-5", 0, None])
+def test_a_property_that_is_no_number_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be a whole number above 0; got '{value}'"):
+        builder(DeliveryGuarantee.NONE).set_property(name, value).build()
+
+
 def test_a_topic_selector_needs_a_topic_for_the_marker() -> None:
     selecting = serializer(topic=None, topic_selector=lambda record: record)
     many = builder().set_transactional_id_prefix("p").set_record_serializer(selecting)
