@@ -262,8 +262,8 @@ class _Committer(Committer):
                 self._functions.commit(pickling.loads(one.committable))
             except AlreadyCommitted:
                 request.signal_already_committed()
-            except RetryLater:
-                request.retry_later()
+            except RetryLater as error:
+                request.retry_later(error)
                 waits = True
                 continue
             except Exception as error:

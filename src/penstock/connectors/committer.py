@@ -53,17 +53,22 @@ class CommitRequest:
         """Say that an earlier call had committed this, perhaps one of a process that died."""
         self._outcome = CommitOutcome.ALREADY_COMMITTED
 
-    def retry_later(self) -> None:
-        """Ask to be called with this again after a pause; what is done so far must not harm."""
-        self._outcome = CommitOutcome.RETRY_LATER
+    def retry_later(self, error: BaseException | None = None) -> None:
+        """Ask to be called with this again after a pause; what is done so far must not harm.
 
-    def update_and_retry_later(self, committable: bytes) -> None:
+        The error says what it waits for, in case it waits too long.
+        """
+        self._outcome, self._error = CommitOutcome.RETRY_LATER, error
+
+    def update_and_retry_later(
+        self, committable: bytes, error: BaseException | None = None
+    ) -> None:
         """Ask to be called again with something else in its place.
 
         After a crash it is the old committable that comes again.
         """
         self._committable = committable
-        self.retry_later()
+        self.retry_later(error)
 
     def signal_failed_with_known_reason(self, error: BaseException) -> None:
         """Say that this cannot be committed, now or later: the job fails and says why."""
@@ -80,7 +85,7 @@ class CommitRequest:
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed, if it did."""
+        """Why it failed or waits, if it does and the committer said so."""
         return self._error
 
     def begin_retry(self) -> None:

@@ -58,7 +58,11 @@ def commit_all(
         committed += outcomes.count(None)
     if requests:
         reason = f"the sink still asked to retry later after {retries} retries"
-        raise CommitFailedError(step, "failed", len(requests), reason)
+        # Those behind the one that waits may only wait for that one.
+        error = next((request.error for request in requests if request.error is not None), None)
+        if error is not None:
+            reason += f": {_told(error)}"
+        raise CommitFailedError(step, "failed", len(requests), reason) from error
     return CommitReport(committed, already_committed, retried)
 
 

@@ -67,6 +67,20 @@ def test_who_never_stops_asking_for_a_retry_fails() -> None:
     assert len(committer.asked) == 4
 
 
+def test_who_runs_out_of_retries_tells_what_it_waited_for_last() -> None:
+    errors = [ConnectionError(f"refused {number}") for number in range(3)]
+
+    def waits(request: CommitRequest) -> None:
+        request.retry_later(errors[request.get_number_of_retries()])
+
+    committer = Scripted({b"behind": CommitRequest.retry_later, b"a": waits})
+    told = "after 2 retries: ConnectionError: refused 2;"
+    with pytest.raises(CommitFailedError, match=told) as caught:
+        run(committer, b"behind", b"a", retries=2)
+    assert (caught.value.kind, caught.value.count) == ("failed", 2)
+    assert caught.value.__cause__ is errors[-1]
+
+
 def test_a_known_failure_is_not_dropped() -> None:
     error = ValueError("no such table")
     committer = Scripted({b"a": lambda r: r.signal_failed_with_known_reason(error)})

@@ -124,7 +124,7 @@ class KafkaCommitter(Committer):
         except KafkaUnreachableError as error:
             logger.warning("records wait to be published: %s", error)
             for request, _ in unsettled:
-                request.retry_later()
+                request.retry_later(error)
         except KafkaFencedError as error:
             for request, _ in unsettled:
                 request.signal_failed_with_unknown_reason(error)
