@@ -281,7 +281,7 @@ def test_a_lost_marker_is_never_guessed(kafka: KafkaBroker, tmp_path: Path) -> N
     forget()
     with pytest.raises(CommitFailedError, match="3 records of checkpoint 7 are in Kafka") as caught:
         attempt.commit(committables)
-    assert caught.value.kind == "failed"
+    assert caught.value.kind == "impossible"
     assert isinstance(caught.value.__cause__, LostKafkaMarkerError)
     assert shown(kafka, topic) == []
 
@@ -379,7 +379,7 @@ def test_a_record_the_topic_does_not_take_stays_staged_until_it_does(
     committables = attempt.cut().committables
     with pytest.raises(CommitFailedError, match=r"raise max\.message\.bytes") as caught:
         attempt.commit(committables)
-    assert caught.value.kind == "failed"
+    assert caught.value.kind == "impossible"
     assert case.shown() == []
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     larger = _setting("max.message.bytes", "1000000")

@@ -79,7 +79,7 @@ def _ask(committer: Committer, requests: Sequence[CommitRequest], step: str) -> 
         failed = [request for request in requests if request.outcome is outcome]
         if failed:
             reason = failed[0].error
-            kind = "unknown" if outcome is CommitOutcome.UNKNOWN else "failed"
+            kind = "unknown" if outcome is CommitOutcome.UNKNOWN else "impossible"
             raise CommitFailedError(step, kind, len(failed), _told(reason)) from reason
     if raised is not None:
         raise CommitFailedError(step, "unknown", len(requests), _told(raised)) from raised

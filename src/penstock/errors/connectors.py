@@ -139,7 +139,11 @@ class LockedIngestionLogError(ConnectorError):
 
 
 class CommitFailedError(ConnectorError):
-    """A sink could not commit; ``kind`` is "failed", or "unknown" if it may have happened."""
+    """A sink could not commit.
+
+    ``kind`` is "failed" if it may succeed later, "impossible" if not before somebody removes the
+    cause, "unknown" if it may have happened.
+    """
 
     def __init__(self, step: str, kind: str, count: int, reason: str) -> None:
         super().__init__(step, kind, count, reason)
@@ -147,6 +151,11 @@ class CommitFailedError(ConnectorError):
         self.kind = kind
         self.count = count
         self.reason = reason
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether the next attempt would fail in the same way."""
+        return self.kind == "impossible"
 
     def __str__(self) -> str:
         what = "1 commit" if self.count == 1 else f"{self.count} commits"

@@ -11,7 +11,13 @@ from typing import TypeVar
 from penstock.common import recovery_options as options
 from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
-from penstock.errors import BadCheckpointError, ConfigurationError, FencedError, InvalidJobError
+from penstock.errors import (
+    BadCheckpointError,
+    CommitFailedError,
+    ConfigurationError,
+    FencedError,
+    InvalidJobError,
+)
 
 __all__ = [
     "ExponentialDelay",
@@ -181,11 +187,17 @@ def decide_restart(
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:
-        if isinstance(cause, _NEVER_RESTARTED):
+        if _comes_again(cause):
             return GiveUp(f"{type(cause).__name__} does not go away by a restart")
         seen.add(id(cause))
         cause = cause.__cause__
     return strategy.decide(history, now, random)
+
+
+def _comes_again(error: BaseException) -> bool:
+    if isinstance(error, CommitFailedError):
+        return error.is_permanent
+    return isinstance(error, _NEVER_RESTARTED)
 
 
 def read_restart_strategy(configuration: Configuration, *, checkpointing: bool) -> RestartStrategy:

@@ -86,7 +86,9 @@ def test_a_known_failure_is_not_dropped() -> None:
     committer = Scripted({b"a": lambda r: r.signal_failed_with_known_reason(error)})
     with pytest.raises(CommitFailedError, match="ValueError: no such table") as caught:
         run(committer, b"a", b"b")
-    assert (caught.value.step, caught.value.kind, caught.value.count) == ("files", "failed", 1)
+    told = caught.value
+    assert (told.step, told.kind, told.count) == ("files", "impossible", 1)
+    assert told.is_permanent
     assert caught.value.__cause__ is error
 
 

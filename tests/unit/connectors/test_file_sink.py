@@ -141,7 +141,7 @@ def test_a_part_that_is_gone_from_both_places_fails_the_commit(tmp_path: Path) -
     next(tmp_path.rglob("*.pending")).unlink()
     with pytest.raises(CommitFailedError, match=r"LostPendingFileError.*/part-") as caught:
         commit(sink, [committable])
-    assert (caught.value.kind, caught.value.count) == ("failed", 1)
+    assert (caught.value.kind, caught.value.count) == ("impossible", 1)
 
 
 def test_a_pending_file_that_was_changed_is_not_shown(tmp_path: Path) -> None:

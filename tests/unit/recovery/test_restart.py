@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from penstock.common import Configuration
 from penstock.errors import (
     BadCheckpointError,
+    CommitFailedError,
     ConfigurationError,
     FencedError,
     InvalidJobError,
@@ -232,6 +233,7 @@ def test_every_delay_lies_between_the_first_and_the_longest(
         InvalidJobError("no sink"),
         FencedError("job", "a1", "a2"),
         BadCheckpointError(7, "torn", 6),
+        CommitFailedError("files", "impossible", 1, "LostPendingFileError: gone"),
     ],
 )
 def test_what_comes_again_is_not_restarted(error: PenstockError) -> None:
@@ -241,6 +243,12 @@ def test_what_comes_again_is_not_restarted(error: PenstockError) -> None:
     wrapper = PenstockError("wrapped")
     wrapper.__cause__ = error
     assert decide_restart(FixedDelay(9, 1.0), wrapper, [], 0.0, middle) == decision
+
+
+@pytest.mark.parametrize("kind", ["failed", "unknown"])
+def test_a_commit_that_may_succeed_later_is_left_to_the_strategy(kind: str) -> None:
+    error = CommitFailedError("topic", kind, 1, "no broker answers")
+    assert decide_restart(FixedDelay(1, 2.0), error, [], 0.0, middle) == RestartAfter(2.0)
 
 
 def test_any_other_error_is_left_to_the_strategy() -> None:

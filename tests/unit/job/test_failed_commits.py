@@ -1,0 +1,67 @@
+"""What becomes of a job whose sink cannot commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.common import Encoder, Types
+from penstock.connectors.committer import CommitRequest
+from penstock.connectors.part_committer import PartFileCommitter
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.errors import CommitFailedError, LostPendingFileError
+from tests.unit.support import environment
+
+
+def calls_until_the_job_fails(
+    root: Path, monkeypatch: pytest.MonkeyPatch, signal: Callable[[CommitRequest], None]
+) -> int:
+    calls = 0
+
+    def commit(self: PartFileCommitter, requests: Sequence[CommitRequest]) -> None:
+        nonlocal calls
+        calls += 1
+        for request in requests:
+            signal(request)
+
+    monkeypatch.setattr(PartFileCommitter, "commit", commit)
+    env = environment(
+        execution__checkpointing__dir=str(root / "checkpoints"),
+        execution__checkpointing__interval="1 h",
+        restart_strategy__type="fixed-delay",
+        restart_strategy__fixed_delay__attempts="2",
+        restart_strategy__fixed_delay__delay="1 ms",
+        sink__committer__retries="0",
+    )
+    sink = FileSink.for_row_format(str(root / "out"), Encoder.simple_string_encoder()).build()
+    env.from_collection(["a", "b"], Types.STRING()).sink_to(sink)
+    with pytest.raises(CommitFailedError):
+        env.execute("failed commits")
+    return calls
+
+
+def test_a_commit_that_can_never_succeed_ends_the_job_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = LostPendingFileError("/a", "/b")
+    assert (
+        calls_until_the_job_fails(
+            tmp_path, monkeypatch, lambda r: r.signal_failed_with_known_reason(lost)
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        lambda request: request.retry_later(),
+        lambda request: request.signal_failed_with_unknown_reason(OSError("no answer")),
+    ],
+)
+def test_a_commit_that_may_succeed_later_is_tried_by_the_next_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal: Callable[[CommitRequest], None]
+) -> None:
+    assert calls_until_the_job_fails(tmp_path, monkeypatch, signal) == 3
