@@ -250,10 +250,11 @@ class Attempt:
         parallelism: int = PARALLELISM,
         *,
         job: str = "job",
+        birth: str | None = None,
         checkpointed: bool = True,
     ) -> None:
         # A server keeps books about jobs, and tests share it.
-        birth = hashlib.blake2b(f"{directory} {job}".encode(), digest_size=6).hexdigest()
+        birth = birth or hashlib.blake2b(f"{directory} {job}".encode(), digest_size=6).hexdigest()
         self._case = case
         self._name = name
         self._job = f"{job}-{birth}"

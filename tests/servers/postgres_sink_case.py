@@ -49,6 +49,10 @@ def prepared(dsn: str) -> list[str]:
     return [gid for (gid,) in run(dsn, query)]
 
 
+def dsn_of(case: Case) -> str:
+    return str(case.sink._settings.dsn._text)  # type: ignore[attr-defined]
+
+
 def lines_table(postgres: Any) -> str:
     """Make a table of texts that keeps the order in which they came, and return the dsn."""
     dsn = new_schema(postgres)

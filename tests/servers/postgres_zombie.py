@@ -20,8 +20,10 @@ from tests.servers.postgres_sink_case import lines_sink
 
 
 def main(dsn: str, directory: str, phases: str) -> None:
-    def stop_behind(connection: Connection, target: str, batches: Sequence[RowBatch]) -> None:
-        load(connection, target, batches)
+    def stop_behind(
+        connection: Connection, target: str, root: Path, batches: Sequence[RowBatch]
+    ) -> None:
+        load(connection, target, root, batches)
         print("loaded", flush=True)
         sys.stdin.readline()
 

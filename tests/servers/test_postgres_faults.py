@@ -21,6 +21,7 @@ from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.request_watch import request_with
 from tests.contracts.sink_world import Attempt, Case, files_in
 from tests.servers.postgres_sink_case import (
+    dsn_of,
     lines_in,
     lines_sink,
     lines_table,
@@ -238,7 +239,3 @@ def test_a_stopped_attempt_leaves_neither_rows_nor_locks_behind(
     finally:
         zombie.kill()
         zombie.wait()
-
-
-def dsn_of(case: Case) -> str:
-    return str(case.sink._settings.dsn._text)  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.committables import OwedRows, decode_owed
 from penstock.connectors.postgres.database import Connection, Database, driver, passes, told
 from penstock.connectors.postgres.fence import end_connections
+from penstock.connectors.postgres.identity import sink_in
 from penstock.connectors.postgres.names import quoted_text
 from penstock.connectors.postgres.preparing import (
     load_and_commit,
@@ -20,6 +21,7 @@ from penstock.connectors.postgres.preparing import (
 )
 from penstock.connectors.postgres.row_files import RowFiles
 from penstock.errors import (
+    CorruptStagedRecordsError,
     LostPreparedRowsError,
     LostStagedFileError,
     PostgresSetupError,
@@ -46,7 +48,7 @@ class TransactionCommitter(Committer):
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         visible: list[OwedRows] = []
         for at, request in enumerate(requests):
-            owed = decode_owed(request.get_committable())
+            owed = self._owed(request.get_committable())
             if not self._try(request, owed):
                 # Those behind it wait: a later checkpoint must not show first.
                 for waiting in requests[at + 1 :]:
@@ -54,15 +56,23 @@ class TransactionCommitter(Committer):
                 break
             visible.append(owed)
         for owed in visible:
-            self._files.forget(owed.pieces)
+            self._files.forget(owed.paths)
+
+    def _owed(self, committable: bytes) -> OwedRows:
+        owed = decode_owed(committable)
+        # The directory of this job may have been moved since; another job's is where it said.
+        is_mine = sink_in(owed.gid) == self._database.identity.key
+        return owed.moved(self._files.root) if is_mine else owed
 
     def _try(self, request: CommitRequest, owed: OwedRows) -> bool:
         """Commit, and signal what came of it; false if the rows do not show."""
         try:
             if not self._commit(self._connected(), owed):
                 request.signal_already_committed()
-        except LostStagedFileError as error:
-            lost = LostPreparedRowsError(owed.gid, owed.table, error.path)
+        except (LostStagedFileError, CorruptStagedRecordsError) as error:
+            path = error.path if isinstance(error, LostStagedFileError) else error.place
+            lost = LostPreparedRowsError(owed.gid, owed.table, path)
+            lost.__cause__ = error
             request.signal_failed_with_known_reason(lost)
         except (RefusedRowsError, PostgresSetupError) as error:
             request.signal_failed_with_known_reason(error)
@@ -94,10 +104,9 @@ class TransactionCommitter(Committer):
         return load_and_commit(connection, self._books, owed)
 
     def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:
-        held = [decode_owed(data) for data in kept]
-        gids = {owed.gid for owed in held}
-        old = [owed for owed in map(decode_owed, gone) if owed.gid not in gids]
-        self._files.forget(piece for owed in old for piece in owed.pieces)
+        gids = {decode_owed(data).gid for data in kept}
+        old = [owed for owed in map(self._owed, gone) if owed.gid not in gids]
+        self._files.forget(path for owed in old for path in owed.paths)
         old_gids = [owed.gid for owed in old]
         try:
             self._forget(old_gids, gids)
@@ -115,10 +124,10 @@ class TransactionCommitter(Committer):
         roll_back_prepared(connection, self._database, below=below, keep=keep)
 
     def sweep(self, keep: Sequence[bytes]) -> None:
-        held = [decode_owed(data) for data in keep]
+        held = [self._owed(data) for data in keep]
         gids = {owed.gid for owed in held}
         self._database.patiently("clearing up", lambda _: self._sweep(gids))
-        self._files.sweep(piece for owed in held for piece in owed.pieces)
+        self._files.sweep(path for owed in held for path in owed.paths)
 
     def _sweep(self, gids: set[str]) -> None:
         with self._database.connected("sweep") as connection:

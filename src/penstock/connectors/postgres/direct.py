@@ -80,7 +80,9 @@ class DirectPublisher(SinkPublisher):
         if batches:
             what = f"writing into {self._table.name}"
             self._database.patiently(what, lambda _: self._write(batches))
-        self._files.forget(rows.piece for batch in batches.values() for rows in batch)
+        root = self._files.root
+        staged_rows = [rows for batch in batches.values() for rows in batch]
+        self._files.forget(rows.piece.path(root) for rows in staged_rows if rows.piece.name)
 
     def _write(self, batches: dict[tuple[str, ...], list[StagedRows]]) -> None:
         try:
@@ -98,10 +100,10 @@ class DirectPublisher(SinkPublisher):
     ) -> None:
         target, pieces = self._table.target, [rows.piece for rows in batch]
         if not self._keys:
-            copy_into(connection, target, columns, pieces)
+            copy_into(connection, target, columns, self._files.root, pieces)
             return
         self._make_temporary(connection, columns)
-        copy_into(connection, _TEMPORARY, (_DELETE, *columns), pieces)
+        copy_into(connection, _TEMPORARY, (_DELETE, *columns), self._files.root, pieces)
         if any(rows.deletes for rows in batch):
             connection.execute(delete_sql(target, self._keys))
         connection.execute(upsert_sql(target, columns, self._keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -22,16 +23,20 @@ class RowBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 def copy_into(
-    connection: Connection, target: str, columns: Sequence[str], pieces: Sequence[RowPiece]
+    connection: Connection,
+    target: str,
+    columns: Sequence[str],
+    root: Path,
+    pieces: Sequence[RowPiece],
 ) -> None:
-    """COPY pieces into a table whose name is quoted."""
+    """COPY pieces, whose files are below ``root``, into a table whose name is quoted."""
     statement = f"COPY {target} ({listed(columns)}) FROM STDIN"
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for block in read_blocks(pieces):
+        for block in read_blocks(root, pieces):
             copy.write(block)
 
 
-def load(connection: Connection, target: str, batches: Sequence[RowBatch]) -> None:
+def load(connection: Connection, target: str, root: Path, batches: Sequence[RowBatch]) -> None:
     """COPY batches into a table, in order, inside a transaction of the caller."""
     for batch in batches:
-        copy_into(connection, target, batch.columns, batch.pieces)
+        copy_into(connection, target, batch.columns, root, batch.pieces)

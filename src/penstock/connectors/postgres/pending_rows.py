@@ -4,54 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import BinaryIO
 from uuid import uuid4
 
 from penstock.connectors.postgres.loading import RowBatch
-from penstock.connectors.postgres.row_files import LARGEST_INLINE, RowFiles, RowPiece
+from penstock.connectors.postgres.row_files import RowFiles, RowPiece, RowSpool
 from penstock.connectors.postgres.staged_rows import StagedRows
 
 __all__ = ["PendingRows"]
-
-
-class _Spool:
-    """Small pieces of one subtask put together: in memory, then in a file."""
-
-    def __init__(self, files: RowFiles, name: str) -> None:
-        self._files = files
-        self._name = name
-        self._blocks: list[bytes] = []
-        self._file: BinaryIO | None = None
-        self._path = ""
-        self._size = 0
-
-    def add(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._file is None and self._size > LARGEST_INLINE:
-            path = self._files.piece(self._name)
-            self._path = str(path)
-            self._file = path.open("xb")
-            self._file.write(b"".join(self._blocks))
-            self._blocks.clear()
-        if self._file is None:
-            self._blocks.append(data)
-        else:
-            self._file.write(data)
-
-    def finish(self) -> RowPiece:
-        if self._file is not None:
-            self._file.close()
-        return RowPiece(self._size, b"".join(self._blocks), self._path)
 
 
 class _Batch:
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         self.rows = 0
-        self.pieces: list[RowPiece | _Spool] = []
+        self.pieces: list[RowPiece | RowSpool] = []
 
     def finish(self) -> RowBatch:
-        pieces = [p.finish() if isinstance(p, _Spool) else p for p in self.pieces]
+        pieces = [p.finish() if isinstance(p, RowSpool) else p for p in self.pieces]
         return RowBatch(self.columns, self.rows, pieces)
 
 
@@ -70,13 +39,13 @@ class PendingRows:
             batches.append(_Batch(names))
         batch = batches[-1]
         batch.rows += staged.rows
-        if staged.piece.path:
+        if staged.piece.name:
             batch.pieces.append(staged.piece)
             return
-        if not batch.pieces or not isinstance(batch.pieces[-1], _Spool):
-            batch.pieces.append(_Spool(self._files, f"spool-{uuid4().hex}"))
+        if not batch.pieces or not isinstance(batch.pieces[-1], RowSpool):
+            batch.pieces.append(RowSpool(self._files, f"spool-{uuid4().hex}"))
         spool = batch.pieces[-1]
-        assert isinstance(spool, _Spool)
+        assert isinstance(spool, RowSpool)
         spool.add(staged.piece.data)
 
     def cut(self) -> dict[int, list[RowBatch]]:

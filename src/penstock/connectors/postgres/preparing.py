@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from penstock.connectors.postgres.books import Books
 from penstock.connectors.postgres.committables import OwedRows
@@ -44,7 +45,7 @@ def _prepare(database: Database, books: Books, owed: OwedRows, *, again: bool) -
         if not books.enter(connection, owed.gid, owed.rows):
             return  # an earlier try prepared it, and somebody else has committed that
         with refusals(owed.table), waits(owed.table):
-            load(connection, owed.target, owed.batches)
+            load(connection, owed.target, Path(owed.root), owed.batches)
             connection.execute(f"PREPARE TRANSACTION {quoted_text(owed.gid)}")
 
 
@@ -58,7 +59,7 @@ def load_and_commit(connection: Connection, books: Books, owed: OwedRows) -> boo
         if not books.enter(connection, owed.gid, owed.rows):
             return False
         with waits(owed.table):
-            load(connection, owed.target, owed.batches)
+            load(connection, owed.target, Path(owed.root), owed.batches)
     return True
 
 

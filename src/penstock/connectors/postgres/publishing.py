@@ -45,7 +45,7 @@ class TransactionPublisher(SinkPublisher):
         for subtask, entry in enumerate(staged):
             if entry:
                 rows = decode_staged(entry)
-                check(rows.piece)
+                check(self._files.root, rows.piece)
                 columns = self._table.check_rows(rows.columns, rows.width, rows.arrays)
                 self._pending.add(subtask, columns, rows)
 
@@ -58,6 +58,7 @@ class TransactionPublisher(SinkPublisher):
                 self._table.target,
                 batches,
                 self._two_phase,
+                str(self._files.root),
             )
             for subtask, batches in self._pending.cut().items()
         ]
@@ -72,13 +73,14 @@ class TransactionPublisher(SinkPublisher):
 
         ``prepared`` says of each gid that was tried whether it is known to be prepared.
         """
-        self._files.sync(piece for rows in owed for piece in rows.pieces)
         left = [rows for rows in owed if self._two_phase and not prepared.get(rows.gid)]
-        if len(left) == 1:
-            self._prepare_one(left[0], prepared)
-        elif left:
-            with ThreadPoolExecutor(min(len(left), _MOST_CONNECTIONS), "prepare") as threads:
-                list(threads.map(lambda rows: self._prepare_one(rows, prepared), left))
+        with ThreadPoolExecutor(min(len(left), _MOST_CONNECTIONS) + 1, "prepare") as threads:
+            # The disk is slow in one way and the database in another: neither waits for the other.
+            synced = threads.submit(
+                self._files.sync, [piece for rows in owed for piece in rows.pieces]
+            )
+            list(threads.map(lambda rows: self._prepare_one(rows, prepared), left))
+            synced.result()
         return [encode(rows) for rows in owed]
 
     def _prepare_one(self, rows: OwedRows, prepared: dict[str, bool]) -> None:

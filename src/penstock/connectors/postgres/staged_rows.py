@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from penstock.common.row import Row, RowKind
 from penstock.connectors.postgres.copy_text import UNWRITABLE, LineEncoder
 from penstock.connectors.postgres.records import RecordReader
-from penstock.connectors.postgres.row_files import LARGEST_INLINE, RowFiles, RowPiece
+from penstock.connectors.postgres.row_files import RowFiles, RowPiece, RowSpool
 from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.errors import UnsuitableTableError, UnwritableValueError
 
@@ -66,13 +66,9 @@ class RowWriter(SinkWriter):
         self._values = self._reader.values
         self._encoder: LineEncoder | None = None
         self._line: Callable[[Any], str] = self._first_line
-        self._files = RowFiles(context.work_dir or context.staging_dir, context.attempt)
-        self._name = context.name
+        files = RowFiles(context.work_dir or context.staging_dir, context.attempt)
+        self._spool = RowSpool(files, context.name)
         self._lines: list[str] = []
-        self._blocks: list[bytes] = []
-        self._file: BinaryIO | None = None
-        self._path = ""
-        self._size = 0
         self._rows = 0
         self._deleted = 0
 
@@ -98,24 +94,19 @@ class RowWriter(SinkWriter):
         self._flush()
         if not self._rows or self._encoder is None:
             return b""
-        data = b"".join(self._blocks)
-        if self._file is not None:
-            self._file.close()
         return msgspec.msgpack.encode(
             StagedRows(
                 self._reader.columns,
                 self._encoder.width,
                 self._rows,
-                RowPiece(self._size, data, self._path),
+                self._spool.finish(),
                 tuple(sorted(self._encoder.arrays)),
                 self._deleted,
             )
         )
 
     def abort(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._files.piece(self._name).unlink(missing_ok=True)
+        self._spool.abort()
 
     def _first_line(self, values: Sequence[Any]) -> str:
         self._line = self._encoder_for(values).line
@@ -145,16 +136,5 @@ class RowWriter(SinkWriter):
         if not self._lines:
             return
         self._rows += len(self._lines)
-        data = "".join(self._lines).encode()
+        self._spool.add("".join(self._lines).encode())
         self._lines.clear()
-        self._size += len(data)
-        if self._file is None and self._size <= LARGEST_INLINE:
-            self._blocks.append(data)
-            return
-        if self._file is None:
-            path = self._files.piece(self._name)
-            self._file = path.open("xb")
-            self._path = str(path)
-        for block in (*self._blocks, data):
-            self._file.write(block)
-        self._blocks.clear()

@@ -1,17 +1,32 @@
 """Rows as tasks stage them."""
 
+import re
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.common import Row, Types
 from penstock.common.types import RowKind
+from penstock.connectors.postgres.committables import decode_owed
 from penstock.connectors.postgres.pending_rows import PendingRows
-from penstock.connectors.postgres.row_files import LARGEST_INLINE, RowFiles, RowPiece, read_blocks
+from penstock.connectors.postgres.row_files import (
+    LARGEST_INLINE,
+    RowFiles,
+    RowPiece,
+    RowSpool,
+    read_blocks,
+)
 from penstock.connectors.postgres.staged_rows import RowShape, RowWriter, StagedRows, decode_staged
 from penstock.connectors.sink import WriterContext
-from penstock.errors import LostStagedFileError, UnsuitableTableError, UnwritableValueError
+from penstock.errors import (
+    CorruptStagedRecordsError,
+    LostStagedFileError,
+    UnsuitableTableError,
+    UnwritableValueError,
+)
 
 NAMED = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
 
@@ -36,8 +51,8 @@ def staged(writer: RowWriter, *records: Any) -> StagedRows:
     return decode_staged(writer.stage())
 
 
-def data(rows: StagedRows) -> bytes:
-    return b"".join(read_blocks([rows.piece]))
+def data(rows: StagedRows, root: Path = Path()) -> bytes:
+    return b"".join(read_blocks(root, [rows.piece]))
 
 
 @pytest.mark.parametrize(
@@ -123,11 +138,12 @@ def test_kinds_of_rows_become_a_mark_in_front(tmp_path: Path) -> None:
 
 def test_few_rows_travel_and_many_lie_in_a_file(tmp_path: Path) -> None:
     few = staged(writer(tmp_path), (1, "a"))
-    assert (few.piece.path, list(tmp_path.iterdir())) == ("", [])
+    assert (few.piece.name, list(tmp_path.iterdir())) == ("", [])
     many = staged(writer(tmp_path), *((n, "x" * 50) for n in range(20_000)))
     assert many.piece.data == b""
-    assert many.piece.size == Path(many.piece.path).stat().st_size == len(data(many))
-    assert data(many).splitlines()[-1] == b"19999\t" + b"x" * 50
+    written = data(many, tmp_path)
+    assert many.piece.size == many.piece.path(tmp_path).stat().st_size == len(written)
+    assert written.splitlines()[-1] == b"19999\t" + b"x" * 50
     assert writer(tmp_path).stage() == b""
 
 
@@ -142,9 +158,34 @@ def test_an_aborted_writer_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
     many = staged(writer(tmp_path), *((n, "x" * 50) for n in range(20_000)))
-    Path(many.piece.path).write_bytes(b"1\ta\n")
+    path = many.piece.path(tmp_path)
+    written = bytearray(path.read_bytes())
+    written[len(written) // 2] ^= 1
+    path.write_bytes(written)
+    with pytest.raises(CorruptStagedRecordsError, match=re.escape(f"{path} are damaged")):
+        data(many, tmp_path)
+    path.write_bytes(b"1\ta\n")
     with pytest.raises(LostStagedFileError):
-        data(many)
+        data(many, tmp_path)
+
+
+def test_a_piece_of_many_small_ones_has_a_checksum_too(tmp_path: Path) -> None:
+    spool = RowSpool(RowFiles(tmp_path, "a1"), "spool")
+    lines = [f"{number}\n".encode() * 999 for number in range(20)]
+    for line in lines:
+        spool.add(line)
+    piece = spool.finish()
+    assert piece.crc == zlib.crc32(b"".join(lines))
+    assert b"".join(read_blocks(tmp_path, [piece])) == b"".join(lines)
+
+
+def test_what_was_written_without_a_checksum_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.rows"
+    path.write_bytes(b"1\n")
+    old = msgspec.msgpack.encode(("gid", "t", "t", [(("a",), 1, [(2, b"", str(path))])], True))
+    owed = decode_owed(old).moved(tmp_path / "work")
+    assert owed.paths == [path]
+    assert b"".join(read_blocks(Path(owed.root), owed.pieces)) == b"1\n"
 
 
 def test_what_is_pending_keeps_its_order_whatever_its_size(tmp_path: Path) -> None:
@@ -160,7 +201,7 @@ def test_what_is_pending_keeps_its_order_whatever_its_size(tmp_path: Path) -> No
     cut = pending.cut()
     assert list(cut) == [0, 1]
     (batch,) = cut[0]
-    assert (batch.rows, b"".join(read_blocks(batch.pieces))) == (len(sizes), expected)
+    assert (batch.rows, b"".join(read_blocks(tmp_path, batch.pieces))) == (len(sizes), expected)
     assert sum(len(piece.data) for piece in batch.pieces) <= 2 * LARGEST_INLINE
     assert pending.cut() == {}
 
@@ -172,17 +213,21 @@ def test_other_columns_begin_another_batch(tmp_path: Path) -> None:
     assert [(b.columns, b.rows) for b in pending.cut()[0]] == [(("a",), 2), (("b",), 1)]
 
 
+def row_file(directory: Path, attempt: str, name: str) -> Path:
+    relative, file = RowFiles(directory, attempt).new(name)
+    with file:
+        file.write(b"1\n")
+    return directory / relative
+
+
 def test_a_sweep_spares_what_is_kept_and_what_later_attempts_stage(tmp_path: Path) -> None:
-    paths = {a: RowFiles(tmp_path, a).piece("x") for a in ("a1", "a2", "a3")}
-    kept = RowFiles(tmp_path, "a1").piece("kept")
-    for path in (*paths.values(), kept):
-        path.write_bytes(b"1\n")
-    RowFiles(tmp_path, "a2").sweep([RowPiece(2, b"", str(kept))])
+    paths = {a: row_file(tmp_path, a, "x") for a in ("a1", "a2", "a3")}
+    kept = row_file(tmp_path, "a1", "kept")
+    RowFiles(tmp_path, "a2").sweep([kept])
     assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == sorted([kept, paths["a3"]])
 
 
 def test_files_of_another_job_are_not_removed(tmp_path: Path) -> None:
-    theirs = RowFiles(tmp_path / "theirs", "a1").piece("x")
-    theirs.write_bytes(b"1\n")
-    RowFiles(tmp_path / "mine", "a1").forget([RowPiece(2, b"", str(theirs))])
-    assert theirs.exists()
+    theirs, mine = (row_file(tmp_path / name, "a1", "x") for name in ("theirs", "mine"))
+    RowFiles(tmp_path / "mine", "a1").forget([theirs, mine])
+    assert (theirs.exists(), mine.exists()) == (True, False)
