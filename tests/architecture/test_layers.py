@@ -14,7 +14,6 @@ ROOT = Path(penstock.__file__).parent
 LAYERS: list[list[str]] = [
     ["errors", "ids", "crash_points"],
     ["common"],
-    ["table"],
     [
         "datastream.state",
         "datastream.state_ttl",
@@ -43,6 +42,7 @@ LAYERS: list[list[str]] = [
     ["job"],
     ["spark"],
     ["datastream"],
+    ["table"],
     ["testing"],
     ["cli"],
 ]

@@ -25,8 +25,8 @@ EXAMPLES = (
 )
 """Those that need no server and come to an end."""
 
-TABLES = ("streaming_word_count", "asyncio/remote_model_inference")
-"""Those that read endless random rows from a table: they need the Table API."""
+ENDLESS = {"streaming_word_count": 12, "asyncio/remote_model_inference": 30}
+"""Those that read random rows without end, and after how many lines they have shown enough."""
 
 SERVERS = (
     "connectors/elasticsearch",

@@ -27,10 +27,11 @@ class CountedEnumerator(SourceEnumerator):
     def __init__(self, count: int, context: EnumeratorContext) -> None:
         self._count = count
         self._parallelism = context.parallelism
+        self._split = ONLY_SPLIT
         self._next = 0
 
     def start(self, positions: Mapping[str, int]) -> None:
-        self._next = positions.get(ONLY_SPLIT, 0)
+        self._next = positions.get(self._split, 0)
 
     def plan(self, max_records: int) -> Plan:
         start = self._next
@@ -38,10 +39,10 @@ class CountedEnumerator(SourceEnumerator):
         if start >= end:
             return []
         self._next = end
-        return contiguous_pieces(ONLY_SPLIT, start, end, self._parallelism)
+        return contiguous_pieces(self._split, start, end, self._parallelism)
 
     def positions(self) -> dict[str, int]:
-        return {ONLY_SPLIT: self._next}
+        return {self._split: self._next}
 
     def finished(self) -> bool:
         return self._next >= self._count

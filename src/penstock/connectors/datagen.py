@@ -22,7 +22,7 @@ from penstock.connectors.source import (
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
 
-__all__ = ["DataGeneratorSource", "RateLimiterStrategy"]
+__all__ = ["DataGeneratorSource", "PacedEnumerator", "RateLimiterStrategy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class DataGeneratorSource(Source):
     def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
         if self._rate is None:
             return CountedEnumerator(self._count, context)
-        return _PacedEnumerator(self._count, self._rate, context)
+        return PacedEnumerator(self._count, self._rate, context)
 
     def read(self, split_range: SplitRange) -> Iterator[Chunk]:
         for start in range(split_range.start, split_range.end, CHUNK_RECORDS):
@@ -86,7 +86,7 @@ class DataGeneratorSource(Source):
             yield list(map(self._generate, range(start, end)))
 
 
-class _PacedEnumerator(CountedEnumerator):
+class PacedEnumerator(CountedEnumerator):
     """Lets through what the passing time allows, and never more than a second's worth."""
 
     def __init__(self, count: int, rate: float, context: EnumeratorContext) -> None:

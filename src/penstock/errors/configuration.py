@@ -62,11 +62,22 @@ class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
         return f"{self.name} is not in penstock: {_what_instead(str(self.name))}"
 
 
+class NoTableApiError(PenstockError, AttributeError):
+    """A program asks an object for something of PyFlink's Table API that penstock does not have."""
+
+    def __init__(self, asked_for: str) -> None:
+        super().__init__(asked_for)
+        self.asked_for = asked_for
+
+    def __str__(self) -> str:
+        return f"{self.asked_for} is not in penstock: {_what_instead('pyflink.table')}"
+
+
 def _what_instead(module: str) -> str:
     if module.startswith("pyflink.table"):
         return (
-            "it has PyFlink's DataStream API and not its Table API; say it with streams, or give a "
-            "Spark DataFrame to env.from_dataframe()"
+            "of PyFlink's Table API it has only datagen tables, as sources of streams; say it with "
+            "streams, or give a Spark DataFrame to env.from_dataframe()"
         )
     if module.startswith(("pyflink.java_gateway", "pyflink.util")):
         return "its jobs run on Spark, and there are no Java objects of Flink to reach"

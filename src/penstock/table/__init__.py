@@ -1,11 +1,15 @@
-"""Only what formats of files want of PyFlink's Table API: names of types."""
+"""Of PyFlink's Table API: names of types, and `datagen` tables as sources of streams."""
 
 from typing import NoReturn
 
 from penstock.errors import NoPyFlinkModuleError
+from penstock.table.schema import Schema
+from penstock.table.table import Table
+from penstock.table.table_descriptor import TableDescriptor
+from penstock.table.table_environment import StreamTableEnvironment
 from penstock.table.types import DataTypes
 
-__all__ = ["DataTypes"]
+__all__ = ["DataTypes", "Schema", "StreamTableEnvironment", "Table", "TableDescriptor"]
 
 
 def __getattr__(name: str) -> NoReturn:

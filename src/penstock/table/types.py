@@ -1,7 +1,7 @@
 """PyFlink's names for the types of tables; each stands for one of ``Types``.
 
-There is no Table API here. Some formats take a row type of tables in PyFlink, and a program that
-has one need not be rewritten: ``DataTypes.ROW([DataTypes.FIELD("n", DataTypes.BIGINT())])`` is
+Some formats take a row type of tables in PyFlink, and a program that has one need not be
+rewritten: ``DataTypes.ROW([DataTypes.FIELD("n", DataTypes.BIGINT())])`` is
 ``Types.ROW_NAMED(["n"], [Types.LONG()])``.
 """
 

@@ -72,7 +72,7 @@ def test_without_the_option_there_is_no_pyflink(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("table.expressions", "it has PyFlink's DataStream API and not its Table API"),
+        ("table.expressions", "of PyFlink's Table API it has only datagen tables"),
         ("java_gateway", "there are no Java objects of Flink to reach"),
         ("spark", "docs/pyflink.md says what is"),
         ("datastream.no_such", "docs/pyflink.md says what is"),
@@ -87,13 +87,41 @@ def test_a_module_that_penstock_does_not_have_is_one_sentence(
     assert said in err
 
 
-def test_of_tables_only_names_of_types_are_there(tmp_path: Path) -> None:
-    text = "from pyflink.table import DataTypes\nprint(DataTypes.BIGINT())\n"
-    assert run(tmp_path, text, "--pyflink") == (0, "Long\n", "")
-    text = "from pyflink.table import StreamTableEnvironment\n"
+TABLE = """
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.table import DataTypes, Schema, StreamTableEnvironment, TableDescriptor
+from penstock.testing.inline import run_inline
+
+env = run_inline(StreamExecutionEnvironment.get_execution_environment())
+t_env = StreamTableEnvironment.create(env)
+schema = Schema.new_builder().column("n", DataTypes.BIGINT()).build()
+generated = TableDescriptor.for_connector("datagen").schema(schema).option("number-of-rows", "2")
+generated.option("fields.n.min", "7").option("fields.n.max", "7")
+t_env.create_temporary_table("source", generated.build())
+table = t_env.from_path("source")
+"""
+
+
+def test_a_table_of_generated_rows_is_a_source(tmp_path: Path) -> None:
+    text = TABLE + "t_env.to_data_stream(table).print()\nenv.execute()\n"
+    code, out, err = run(tmp_path, text, "--pyflink", "-p", "1")
+    assert (code, out) == (0, "+I[7]\n+I[7]\n"), err
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("from pyflink.table import EnvironmentSettings\n", "pyflink.table.EnvironmentSettings"),
+        (TABLE + "table.execute().print()\n", "Table.execute"),
+        (TABLE + "t_env.execute_sql('SELECT 1')\n", "StreamTableEnvironment.execute_sql"),
+    ],
+)
+def test_the_rest_of_the_table_api_is_refused_in_one_sentence(
+    tmp_path: Path, text: str, name: str
+) -> None:
     code, _, err = run(tmp_path, text, "--pyflink")
     assert (code, err.count("\n")) == (1, 1)
-    assert "pyflink.table.StreamTableEnvironment is not in penstock: it has" in err
+    assert err.startswith(f"Error: {name} is not in penstock: of PyFlink's Table API it has only")
 
 
 def test_a_program_may_do_without_a_module_that_is_not_there(tmp_path: Path) -> None:

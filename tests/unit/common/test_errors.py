@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "UnwritablePathError": ("/a", "Not a directory"),
     "OperatorStateTooLargeError": ("step", "state", 10, 5),
     "OperatorStateTypeMismatchError": ("step", "state", "f1", lambda: None, Types.INT()),
+    "NoTableApiError": ("Table.select",),
     "NotASavepointError": ("/a", "why"),
     "OccupiedPathError": ("/a", "/b"),
     "SweptTransactionError": ("orders-a1-3-0",),
