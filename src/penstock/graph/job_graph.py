@@ -232,6 +232,8 @@ def _parallelism(t: Transformation, settings: GraphSettings) -> int:
 
 
 def _check(node: Node, nodes: dict[int, Node]) -> None:
+    if node.kind is OperatorKind.WINDOW and node.function.assigner.is_event_time():
+        _check_time(node, nodes)
     for edge in node.inputs:
         source = nodes[edge.source]
         is_forward = edge.partitioning.exchange is Exchange.FORWARD
@@ -242,3 +244,19 @@ def _check(node: Node, nodes: dict[int, Node]) -> None:
                 "use rebalance()"
             )
             raise InvalidJobError(msg)
+
+
+def _check_time(window: Node, nodes: Mapping[int, Node]) -> None:
+    """Refuse a window in event time to which rows come without a time: from a plan of Spark's."""
+    todo = [edge.source for edge in window.inputs]
+    while todo:
+        node = nodes[todo.pop()]
+        if node.kind is OperatorKind.NATIVE:
+            msg = (
+                f"{window.name!r} goes by event time, which the rows of step {node.name!r} do not "
+                "have, as Spark makes them anew: put assign_timestamps_and_watermarks() between "
+                "the two"
+            )
+            raise InvalidJobError(msg)
+        if node.watermarks is None:
+            todo += [edge.source for edge in node.inputs]

@@ -32,7 +32,8 @@ from penstock.datastream.window import (
 )
 from penstock.datastream.windowed_stream import WindowedStream
 from penstock.errors import InvalidJobError, StepError
-from tests.unit.support import collected, environment
+from penstock.graph.transformation import OperatorKind
+from tests.unit.support import collected, environment, plan_of
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
 WINDOW = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.INT()])
@@ -311,3 +312,39 @@ def test_a_window_step_is_named_after_its_assigner_in_the_plan() -> None:
     assert step.get_name() == "TumblingEventTimeWindows"
     with pytest.raises(InvalidJobError, match="window function must be"):
         windows.apply(HowMany())
+
+
+def behind_spark(stream: DataStream) -> DataStream:
+    return stream._then(OperatorKind.NATIVE, "Transform", None, PAIR)
+
+
+def in_event_time(stream: DataStream) -> DataStream:
+    return by_name(stream, TumblingEventTimeWindows.of(Time.seconds(1))).reduce(max)
+
+
+def mixed(stream: DataStream) -> DataStream:
+    return behind_spark(stream).filter(bool).union(stream).map(lambda pair: pair, PAIR)
+
+
+@pytest.mark.parametrize("lose", [behind_spark, mixed])
+def test_a_window_in_event_time_behind_a_step_of_sparks_is_refused_when_it_is_built(
+    lose: Callable[[DataStream], DataStream],
+) -> None:
+    stream = lose(at(1, 2))
+    in_event_time(stream).print()
+    with pytest.raises(
+        InvalidJobError,
+        match=r"'TumblingEventTimeWindows' goes by event time.*step 'Transform'.*: put "
+        r"assign_timestamps_and_watermarks\(\) between the two",
+    ):
+        plan_of(stream.get_execution_environment())
+
+
+def test_behind_a_step_of_sparks_time_is_assigned_again() -> None:
+    again = behind_spark(at(1, 2)).assign_timestamps_and_watermarks(IN_ORDER).filter(bool)
+    in_event_time(again).print()
+    env = again.get_execution_environment()
+    assert plan_of(env).stages
+    counted = behind_spark(at(1, 2)).key_by(lambda pair: pair[0]).count_window(2).reduce(max)
+    counted.print()
+    assert plan_of(counted.get_execution_environment()).stages
