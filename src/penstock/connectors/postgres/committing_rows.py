@@ -44,6 +44,7 @@ class TransactionCommitter(Committer):
         self._files = files
         self._connection: Connection | None = None
         self._has_lost_one = False
+        self._is_waiting = False
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         visible: list[OwedRows] = []
@@ -79,10 +80,14 @@ class TransactionCommitter(Committer):
         except Exception as error:
             self._disconnect()
             if _may_pass(error):
-                request.retry_later()
+                if not self._is_waiting:
+                    logger.warning("%s: rows wait to be committed: %s", self._database, told(error))
+                self._is_waiting = True
+                request.retry_later(error)
             else:
                 request.signal_failed_with_unknown_reason(error)
         else:
+            self._is_waiting = False
             return True
         return False
 

@@ -126,8 +126,10 @@ def told(error: BaseException) -> str:
 class Database:
     """One database as one attempt's sink uses it."""
 
-    def __init__(self, dsn: Dsn, identity: SinkIdentity, max_retries: int) -> None:
+    def __init__(self, dsn: Dsn, identity: SinkIdentity, max_retries: int, patience: float) -> None:
+        """``patience`` is how many seconds the server may be silent in the middle of something."""
         self._dsn = dsn
+        self._patience = patience
         self._max_retries = max_retries
         self._closing = threading.Event()
         self.identity = identity
@@ -139,7 +141,12 @@ class Database:
         """Open a connection in autocommit mode, once; its name says whose it is."""
         facts = {**_PATIENCE, **self._dsn.parameters()}
         facts["application_name"] = self.identity.application_name(purpose)
-        connection: Connection = driver().connect(autocommit=True, prepare_threshold=None, **facts)
+        driver()
+        # It is a class of the driver's, which only a process that connects needs to have.
+        from penstock.connectors.postgres.answering import AnsweringConnection
+
+        connection = AnsweringConnection.connect(autocommit=True, prepare_threshold=None, **facts)
+        connection.server, connection.patience = repr(self), self._patience
         try:
             connection.execute(_SETTINGS)
         except BaseException:
@@ -160,7 +167,7 @@ class Database:
         """Call with the number of the try, 0 first, until it is not the server's absence it meets.
 
         An error that does not pass by itself is raised as it is. About half a minute of absence
-        is survived with the default number of retries.
+        is survived with the default number of retries, and more of a server that hangs.
         """
         for number in range(self._max_retries + 1):
             try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from penstock.common.time import Duration
 from penstock.connectors.committer import Committer, CommitterContext
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.postgres.books import Books
@@ -13,6 +14,7 @@ from penstock.connectors.postgres.committing_rows import TransactionCommitter
 from penstock.connectors.postgres.database import Connection, Database, Dsn
 from penstock.connectors.postgres.direct import DirectPublisher
 from penstock.connectors.postgres.fence import take_over
+from penstock.connectors.postgres.given import given_count, given_names, given_one, given_text
 from penstock.connectors.postgres.identity import SinkIdentity
 from penstock.connectors.postgres.preparing import roll_back_prepared
 from penstock.connectors.postgres.publishing import TransactionPublisher
@@ -43,6 +45,7 @@ class _Settings:
     guarantee: DeliveryGuarantee | None = None
     two_phase: bool = True
     max_retries: int = 10
+    answer_timeout: float = 120.0
     schema_of_books: str = "penstock"
 
     @property
@@ -52,7 +55,7 @@ class _Settings:
     def database(self, context: PublisherContext | CommitterContext) -> Database:
         assert self.dsn is not None
         identity = SinkIdentity(context.job, context.birth, context.work_dir.name, context.attempt)
-        return Database(self.dsn, identity, self.max_retries)
+        return Database(self.dsn, identity, self.max_retries, self.answer_timeout)
 
 
 class PostgresSink(Sink):
@@ -161,27 +164,36 @@ class PostgresSinkBuilder:
 
         Leave the password to ``PGPASSWORD`` or ``~/.pgpass`` of the driver if you can.
         """
+        if not isinstance(dsn, str):
+            # Not repeated: whatever it is, a password may be in it.
+            message = (
+                "set_dsn() needs a text such as 'host=db dbname=shop'; "
+                f"got an object of class {type(dsn).__name__}"
+            )
+            raise InvalidJobError(message)
         return self._with(dsn=Dsn(dsn))
 
     def set_table(self, table: str) -> PostgresSinkBuilder:
         """Name the table, ``table`` or ``schema.table``, in upper and lower case as it is."""
-        return self._with(table=table)
+        return self._with(table=given_text("set_table", table))
 
     def set_columns(self, *columns: str) -> PostgresSinkBuilder:
         """Name the columns to write; by default the fields of the row type, else all in order."""
-        return self._with(columns=columns)
+        return self._with(columns=given_names("set_columns", columns))
 
     def set_key_columns(self, *columns: str) -> PostgresSinkBuilder:
         """Write by key: a row replaces the one with the same values in these columns."""
-        return self._with(keys=columns)
+        return self._with(keys=given_names("set_key_columns", columns))
 
     def set_json_columns(self, *columns: str) -> PostgresSinkBuilder:
         """Write whatever these columns get as JSON; elsewhere lists become arrays."""
-        return self._with(json_columns=frozenset(columns))
+        return self._with(json_columns=frozenset(given_names("set_json_columns", columns)))
 
     def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> PostgresSinkBuilder:
         """Choose EXACTLY_ONCE (the default without keys) or AT_LEAST_ONCE."""
-        return self._with(guarantee=guarantee)
+        needed = "a DeliveryGuarantee, such as DeliveryGuarantee.AT_LEAST_ONCE"
+        chosen = given_one("set_delivery_guarantee", DeliveryGuarantee, needed, guarantee)
+        return self._with(guarantee=chosen)
 
     def set_two_phase(self, two_phase: bool) -> PostgresSinkBuilder:
         """Choose whether rows are prepared in the database at the barrier; they are by default.
@@ -189,15 +201,29 @@ class PostgresSinkBuilder:
         Without, they wait in files, and are loaded when the checkpoint is completed: for servers
         with ``max_prepared_transactions = 0``.
         """
-        return self._with(two_phase=two_phase)
+        chosen = given_one("set_two_phase", bool, "True or False", two_phase)
+        return self._with(two_phase=chosen)
 
     def set_max_retries(self, max_retries: int) -> PostgresSinkBuilder:
         """Choose how often an absent server is asked again; 10 take about half a minute."""
-        return self._with(max_retries=max_retries)
+        return self._with(max_retries=given_count("set_max_retries", max_retries))
+
+    def set_answer_timeout(self, timeout: Duration) -> PostgresSinkBuilder:
+        """Choose how long the server may be silent in the middle of something; two minutes.
+
+        Then its connection counts as broken. It must be longer than any single statement may take,
+        with the 30 seconds it may wait for a lock; a COPY is not silent while it goes on.
+        """
+        needed = "a Duration above 0, such as Duration.of_minutes(5)"
+        given = given_one("set_answer_timeout", Duration, needed, timeout)
+        if given.nanos <= 0:
+            message = f"set_answer_timeout() needs {needed}; got {timeout!r}"
+            raise InvalidJobError(message)
+        return self._with(answer_timeout=given.nanos / 1e9)
 
     def set_schema_of_books(self, schema: str) -> PostgresSinkBuilder:
         """Choose where the sink has its own two tables; ``penstock`` by default."""
-        return self._with(schema_of_books=schema)
+        return self._with(schema_of_books=given_text("set_schema_of_books", schema))
 
     def build(self) -> PostgresSink:
         """Make the sink; nothing is connected yet.
@@ -214,9 +240,6 @@ class PostgresSinkBuilder:
         except ValueError as error:
             raise InvalidJobError(str(error)) from None
         _check_columns(settings)
-        if settings.max_retries < 0:
-            message = f"set_max_retries() needs 0 or more; got {settings.max_retries}"
-            raise InvalidJobError(message)
         guarantee = settings.guarantee
         if guarantee is None:
             guarantee = (
@@ -239,9 +262,6 @@ def _check_columns(settings: _Settings) -> None:
     columns = settings.columns
     if columns is None:
         return
-    if not columns or len(set(columns)) != len(columns):
-        message = f"set_columns() needs distinct names; got {columns!r}"
-        raise InvalidJobError(message)
     for name in (*settings.keys, *sorted(settings.json_columns)):
         if name not in columns:
             message = f"column {name!r} is not one of set_columns({', '.join(columns)})"

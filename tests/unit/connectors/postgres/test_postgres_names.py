@@ -1,14 +1,18 @@
 """Names, dsns and the builder, without any server."""
 
 import pickle
+import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from penstock.common.time import Duration
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.postgres.database import Database, Dsn
 from penstock.connectors.postgres.identity import SinkIdentity, attempt_in, sink_in
 from penstock.connectors.postgres.names import quoted, quoted_table, quoted_text
-from penstock.connectors.postgres.sink import PostgresSink
+from penstock.connectors.postgres.sink import PostgresSink, PostgresSinkBuilder
 from penstock.connectors.postgres.table import Column, Table
 from penstock.errors import InvalidJobError, PostgresUnreachableError, UnsuitableTableError
 
@@ -88,6 +92,41 @@ def test_the_builder_refuses_what_does_not_go_together() -> None:
         PostgresSink.builder().set_dsn("dbname=x").set_table("t").set_max_retries(-1).build()
 
 
+def wrongly(method: str, *arguments: Any) -> Callable[[PostgresSinkBuilder], object]:
+    return lambda builder: getattr(builder, method)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("give", "told"),
+    [
+        (wrongly("set_dsn", 5), "set_dsn() needs a text such as 'host=db dbname=shop'; got an ob"),
+        (wrongly("set_table", 5), "set_table() needs a text; got 5"),
+        (wrongly("set_table", ""), "set_table() needs a text; got ''"),
+        (wrongly("set_columns", ["a", "b"]), "in set_columns('id', 'name'); got ['a', 'b']"),
+        (wrongly("set_columns"), "set_columns() needs distinct names"),
+        (wrongly("set_key_columns", ["id"]), "set_key_columns() needs distinct names"),
+        (wrongly("set_key_columns"), "got nothing"),
+        (wrongly("set_json_columns", 5), "set_json_columns() needs distinct names"),
+        (
+            wrongly("set_delivery_guarantee", "EXACTLY_ONCE"),
+            "needs a DeliveryGuarantee, such as DeliveryGuarantee.AT_LEAST_ONCE; got 'EXACTLY_ONC",
+        ),
+        (wrongly("set_two_phase", "no"), "set_two_phase() needs True or False; got 'no'"),
+        (wrongly("set_max_retries", "3"), "needs a whole number, 0 or more; got '3'"),
+        (wrongly("set_max_retries", 2.5), "needs a whole number, 0 or more; got 2.5"),
+        (wrongly("set_max_retries", True), "needs a whole number, 0 or more; got True"),
+        (wrongly("set_answer_timeout", 5), "such as Duration.of_minutes(5); got 5"),
+        (wrongly("set_answer_timeout", Duration.of_seconds(0)), "needs a Duration above 0"),
+        (wrongly("set_schema_of_books", None), "set_schema_of_books() needs a text; got None"),
+    ],
+)
+def test_the_builder_refuses_what_is_of_the_wrong_kind(
+    give: Callable[[PostgresSinkBuilder], object], told: str
+) -> None:
+    with pytest.raises(InvalidJobError, match=re.escape(told)):
+        give(PostgresSink.builder())
+
+
 def table() -> Table:
     columns = (
         Column("id", "integer", required=True, nullable=False),
@@ -107,7 +146,7 @@ def test_rows_that_fit_are_given_their_columns() -> None:
 def test_an_absent_server_is_asked_as_often_as_told() -> None:
     calls: list[int] = []
     identity = SinkIdentity("job", "birth", "step", "a1")
-    database = Database(Dsn("host=127.0.0.1 port=1 dbname=x"), identity, max_retries=2)
+    database = Database(Dsn("host=127.0.0.1 port=1 dbname=x"), identity, 2, patience=120)
 
     def connect(number: int) -> None:
         calls.append(number)
