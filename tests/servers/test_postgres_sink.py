@@ -148,7 +148,7 @@ def test_rows_that_are_gone_everywhere_fail_the_commit_with_their_names(
         path.unlink()
     with pytest.raises(CommitFailedError, match=r"rows of table lines are lost.*penstock-") as info:
         attempt.commit(committables)
-    assert info.value.kind == "failed"
+    assert info.value.kind == "impossible"
     assert case.shown() == []
 
 

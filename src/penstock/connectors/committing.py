@@ -86,4 +86,5 @@ def _ask(committer: Committer, requests: Sequence[CommitRequest], step: str) -> 
 
 
 def _told(error: BaseException | None) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
