@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from penstock.connectors.part_files import PartFilePublisher
 from penstock.connectors.source import SourceEnumerator
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job import inputs as stage_inputs
-from penstock.job import stage_state
+from penstock.job import stage_snapshot, stage_state
 from penstock.job.restore import Snapshot, StateRestorer
 from penstock.task.messages import Acknowledgement
 from penstock.testing import scripted_source
@@ -152,21 +153,36 @@ def _late(inputs: Inputs, passed: Mapping[CheckpointId, Sequence[Entry]]) -> Ite
 
 
 def state_of_another_version() -> None:
-    """Put into a checkpoint the operator state of the micro-batch before."""
+    """Put into a checkpoint the operator state of the micro-batch before; die where they differ."""
+    fate = Fate()
     freeze, accept = stage_state.StageState.freeze, stage_state.StageState.accept
+    cut = stage_snapshot.StageSnapshots.cut
+    first: dict[int, list[dict[str, bytes]]] = {}
     before: dict[int, list[dict[str, bytes]]] = {}
+    at = threading.local()
 
     def remember(
         self: stage_state.StageState, batch: int, refs: Any, acks: list[Acknowledgement]
     ) -> None:
         before[id(self)] = [dict(state) for state in self._operator_state]
+        first.setdefault(id(self), before[id(self)])
         accept(self, batch, refs, acks)
+
+    def noted(self: stage_snapshot.StageSnapshots, order: stage_snapshot.CutOrder) -> Any:
+        at.checkpoint = order.checkpoint
+        return cut(self, order)
 
     def stale(self: stage_state.StageState) -> Any:
         frozen = freeze(self)
         old = before.get(id(self), frozen.operator_state)
+        # A subtask that begins with nothing begins anew, and nobody can tell.
+        told = zip(old, frozen.operator_state, first.get(id(self), old), strict=True)
+        if any(stale not in (right, empty) for stale, right, empty in told):
+            fate.harm(at.checkpoint)
         return stage_state.FrozenState(frozen.version, frozen.keyed, frozen.snapshots, old)
 
+    fate.decide(decide_cut)
+    stage_snapshot.StageSnapshots.cut = noted  # type: ignore[method-assign]
     stage_state.StageState.accept = remember  # type: ignore[method-assign,assignment]
     stage_state.StageState.freeze = stale  # type: ignore[method-assign]
 

@@ -25,6 +25,7 @@ DIES_AT: dict[str, CrashPoint | None] = {
     "commit_before_completion": None,
     "no_commit_on_restore": CrashPoint.SINK_COMMITS_STARTED,
     "leaky_gate": None,
+    "state_of_another_version": None,
 }
 """Where a driver must die for the harm to show; None if it sees to that itself."""
 
