@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import admin as admins
 from confluent_kafka.admin import AdminClient
 
@@ -80,6 +81,16 @@ def shown(kafka: KafkaBroker, topic: str) -> list[str]:
 def transactions_on(kafka: KafkaBroker, account: Account, **more: Any) -> MarkedTransactions:
     properties = KafkaProperties({"bootstrap.servers": kafka.bootstrap, **more})
     return MarkedTransactions(properties, account)
+
+
+def marker_text(kafka: KafkaBroker, group: str, topic: str) -> str | None:
+    """What the broker keeps as the marker of a group; None if nothing."""
+    looking = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    try:
+        found = looking.committed([TopicPartition(topic, 0)], 10)[0]
+    finally:
+        looking.close()
+    return found.metadata if found.offset >= 0 else None
 
 
 def asked(committer: Any, committables: list[bytes]) -> list[CommitRequest]:
@@ -296,6 +307,33 @@ def test_a_lost_marker_is_never_guessed(kafka: KafkaBroker, tmp_path: Path) -> N
     assert attempt.commit(committables).committed == 2
     assert attempt.commit(committables).already_committed == 2
     assert shown(kafka, topic) == ["a", "b", "c"]
+
+
+def test_a_job_without_output_keeps_its_marker_alive(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    attempt = Attempt(case_of(sink_builder(kafka, topic, EXACTLY_ONCE)), tmp_path)
+    attempt.publish(["a"], [])
+    first = attempt.cut(1).committables
+    committer = attempt.committer()
+    assert isinstance(committer, KafkaCommitter)
+    now = 0.0
+    committer._clock = lambda: now
+    asked(committer, first)
+    committer.settled()
+    group = decode_part(first[0]).account.group
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_consumer_groups([group])[group].result()
+    committer.settled()  # a moment later: there is no need
+    assert marker_text(kafka, group, topic) is None
+    now = 24 * 60 * 60.0
+    committer.settled()
+    # The producer is gone, and what it knew: the marker must be found.
+    committer._own.close()
+    attempt.publish(["b"], [])
+    again = asked(committer, [*first, *attempt.cut(2).committables])
+    assert [r.outcome for r in again] == [CommitOutcome.ALREADY_COMMITTED, None]
+    committer.close()
+    assert shown(kafka, topic) == ["a", "b"]
 
 
 def test_a_savepoint_is_published_though_later_attempts_went_another_way(

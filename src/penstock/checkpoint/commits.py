@@ -67,8 +67,18 @@ class CommitLane:
                 failed(error)
             else:
                 done()
+                self._settle()
 
         self._lane.submit(run)
+
+    def _settle(self) -> None:
+        for uid, committer in self._committers.items():
+            if self._has_failed or self._closing.is_set():
+                return
+            try:
+                committer.settled()
+            except Exception as error:
+                logger.warning("%s, behind its commits: %s", self._names[uid], error)
 
     def discard(self, unneeded: Mapping[str, Unneeded]) -> None:
         """Let sinks, by uid, remove what nobody needs, behind what was submitted before.

@@ -233,9 +233,12 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
         case CheckpointIdsReserved():
             state = structs.replace(state, highest_id=max(state.highest_id, entry.upto))
         case CheckpointCompleted():
+            # Commits of its id that came before it were those of another job's snapshot.
             state = structs.replace(
                 state,
                 highest_id=max(state.highest_id, entry.checkpoint),
+                commits_started=state.commits_started - {entry.checkpoint},
+                commits_done=state.commits_done - {entry.checkpoint},
                 completed=(*state.completed, entry),
                 restorable=state.restorable if entry.savepoint else (*state.restorable, entry),
                 before_start=None,

@@ -126,6 +126,14 @@ class Committer(ABC):
         became of the requests without a signal.
         """
 
+    def settled(self) -> None:  # noqa: B027
+        """Learn that a checkpoint is completed and all that was owed up to it is committed.
+
+        Called behind every one of them, also if nothing was owed; for what has to be done now and
+        then, such as keeping alive what a server would forget. May never come. An exception
+        is told in the log, and fails nothing.
+        """
+
     def discard(self, gone: Sequence[bytes], kept: Sequence[bytes]) -> None:  # noqa: B027
         """Remove what only discarded checkpoints needed, so that it does not pile up.
 

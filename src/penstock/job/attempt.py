@@ -76,6 +76,8 @@ class AttemptParts:
     restored: RestoredJob
     restored_from: CheckpointId
     """0 if it begins with nothing."""
+    is_committed: bool
+    """Whether all that sinks prepared in `restored` is known to be committed."""
     positions: RetainedPositions
     on_completed: Callable[[Completed], None]
     held_by_sinks: Callable[[Collection[int]], Mapping[str, list[bytes]] | None]
@@ -138,20 +140,28 @@ class Attempt:
                 self._layout.birth,
             )
             committer = node.function.committer(context)
-            state = self._parts.restored.sinks.get(node.uid)
-            if committer is None and state is not None and state.committables:
+            prepared = self._prepared(node)
+            if committer is None and prepared:
                 reason = "what it prepared there is not committed, and this sink cannot commit"
                 raise RestoreMismatchError(node.name, "the snapshot", reason)
             if committer is not None:
                 self._committers[node.uid] = committer
-                if state is not None:
-                    owed[node.uid] = list(state.committables)
+                owed[node.uid] = prepared
         self._commits.commit(self._parts.restored_from, owed)
         reach(CrashPoint.RECOVERY_COMMITTED)
         self._output = RetainedOutput(self._parts.held_by_sinks)
         self._sweep(self._output.earlier, self._parts.restored.sinks)
         for node in self._sinks():
             self._publishers[node.id] = self._publisher(node)
+
+    def _prepared(self, node: Node) -> list[CommittableState]:
+        """Return what a sink may still owe of what was restored.
+
+        What the journal says to be committed is not asked for again: the system that would have
+        to tell so may have forgotten by now.
+        """
+        state = self._parts.restored.sinks.get(node.uid)
+        return [] if state is None or self._parts.is_committed else list(state.committables)
 
     def start(self) -> None:
         """Start the loops; returns at once."""
@@ -365,7 +375,7 @@ class Attempt:
             partial(self._tell, stage.name),
         )
         snapshots = StageSnapshots(stage, state, publishers, source, channels)
-        time = StageTime(stage, restored.time, self._parts.clock())
+        time = StageTime(stage, restored.time, self._parts.clock(), self._ends)
         return Member(MemberParts(stage, self._layout, state, publishers, snapshots, time))
 
     def _tell(self, stage: str, checkpoint: CheckpointId, event: StoryEvent, what: str) -> None:

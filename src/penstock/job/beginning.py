@@ -268,6 +268,7 @@ class Beginning:
                 files=files,
                 restored=restored,
                 restored_from=restored_from,
+                is_committed=snapshot is not None and snapshot.is_committed,
                 positions=positions,
                 on_completed=self._claim.completed,
                 held_by_sinks=books.kept.held_by_sinks,

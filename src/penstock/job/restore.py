@@ -38,6 +38,8 @@ class Snapshot:
     path: Path
     is_own: bool
     """Whether its files are this job's, which goes on using them."""
+    is_committed: bool = False
+    """Whether the journal says that sinks have committed all that it holds."""
     in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
     """Its records in flight, by the channels of the job that take them."""
 

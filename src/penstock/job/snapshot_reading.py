@@ -42,7 +42,12 @@ def read_snapshot(job_dir: JobDir, origin: Origin) -> Snapshot:
     metadata = decode_metadata(data, str(file))
     if origin.crc is not None and zlib.crc32(data) != origin.crc:
         raise CorruptMetadataError(str(file), "it is not the file that the journal means")
-    return Snapshot(metadata, path, is_own=origin.checkpoint is not None)
+    return Snapshot(
+        metadata,
+        path,
+        is_own=origin.checkpoint is not None,
+        is_committed=origin.commits_done,
+    )
 
 
 def prove(snapshot: Snapshot) -> None:

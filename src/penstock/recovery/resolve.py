@@ -20,6 +20,8 @@ class Origin:
     """Its id, if it is a checkpoint of this job; None for any other snapshot."""
     crc: int | None = None
     commits_started: bool = False
+    commits_done: bool = False
+    """Whether sinks have committed all that it holds."""
 
 
 def origins(
@@ -38,6 +40,7 @@ def origins(
             CheckpointId(c.checkpoint),
             c.metadata_crc,
             c.checkpoint in state.commits_started,
+            c.checkpoint in state.commits_done,
         )
         for c in reversed(state.restorable)
     ]

@@ -14,6 +14,7 @@ from penstock.connectors.committer import CommitRequest
 from penstock.connectors.committing import seconds_before_retry
 from penstock.ids import CheckpointId
 from tests.unit.checkpoint.coordinated import SINK_UID, Commits, World
+from tests.unit.support import eventually
 
 ONE = {SINK_UID: [CommittableState(1, b"x")]}
 UNNEEDED = {SINK_UID: Unneeded([b"a"], [b"b"])}
@@ -95,3 +96,46 @@ def test_a_commit_is_asked_for_again_after_growing_pauses(
     monkeypatch.setattr(commits._closing, "wait", pauses.append)
     commits.commit(CheckpointId(1), ONE)
     assert pauses == [seconds_before_retry(retry) for retry in (1, 2, 3)]
+
+
+class Settles(Commits):
+    """Also remembers among its calls when nothing was owed any more."""
+
+    def settled(self) -> None:
+        self.calls.append([])
+        if self.error is not None:
+            raise self.error
+
+
+def test_sinks_learn_of_a_checkpoint_behind_its_commits_and_of_one_without(tmp_path: Path) -> None:
+    committer = Settles()
+    commits = lane(tmp_path, committer)
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.submit(CheckpointId(2), {}, nothing, lambda _: None)
+    eventually(lambda: len(committer.calls) == 3)
+    commits.close()
+    assert committer.calls == [[b"x"], [], []]
+
+
+def test_a_sink_that_fails_behind_its_commits_fails_nothing(tmp_path: Path) -> None:
+    committer = Settles()
+    committer.error = OSError("no")
+    commits = lane(tmp_path, committer)
+    failures: list[BaseException] = []
+    for checkpoint in (1, 2):
+        commits.submit(CheckpointId(checkpoint), {}, nothing, failures.append)
+    eventually(lambda: len(committer.calls) == 2)
+    commits.close()
+    assert failures == []
+
+
+def test_behind_a_failed_commit_nothing_is_settled(tmp_path: Path) -> None:
+    committer = Settles()
+    committer.error = OSError("no")
+    commits = lane(tmp_path, committer)
+    ended = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.submit(CheckpointId(2), {}, ended.set, lambda _: None)
+    assert ended.wait(20)
+    commits.close()
+    assert committer.calls == []

@@ -454,6 +454,16 @@ def test_commits_are_known_for_retained_and_newer_checkpoints() -> None:
     assert state.commits_done == set()
 
 
+def test_commits_of_another_jobs_snapshot_are_not_those_of_a_checkpoint_with_its_id() -> None:
+    foreign = [
+        started(restored_path="/other/chk-5"),
+        CommitsStarted(5, "a1", 1.0),
+        CommitsDone(5, "a1", 1.0),
+    ]
+    state = journal_state(enumerate([*foreign, completed(5)], 1))
+    assert state.commits_started == state.commits_done == set()
+
+
 def test_an_ended_job_runs_again_with_a_new_attempt() -> None:
     end = JobEnded("a1", EndStatus.FINISHED, 1.0)
     assert journal_state(enumerate([started(), end], 1)).ended == end

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint.store import CheckpointStore
 from penstock.common import Encoder, Types
 from penstock.connectors.committer import CommitRequest
 from penstock.connectors.part_committer import PartFileCommitter
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.errors import CommitFailedError, LostPendingFileError
-from tests.unit.support import environment
+from penstock.testing import Burst, Idle, compare
+from tests.unit.job.counting import Program, checkpoint, counted, die, wait_for_records
+from tests.unit.support import environment, eventually
 
 
 def calls_until_the_job_fails(
@@ -65,3 +69,34 @@ def test_a_commit_that_may_succeed_later_is_tried_by_the_next_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal: Callable[[CommitRequest], None]
 ) -> None:
     assert calls_until_the_job_fails(tmp_path, monkeypatch, signal) == 3
+
+
+def test_what_is_known_to_be_committed_is_not_asked_for_again(tmp_path: Path) -> None:
+    program = Program(tmp_path, [Burst(range(30)), Idle()], interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 30)
+    n = checkpoint(job)
+    eventually(lambda: n in program.journal().commits_done)
+    die(job)
+    # Taken away by whoever reads the output: the sink could not tell that it was there.
+    shown = program.lines()
+    shutil.rmtree(tmp_path / program.output)
+    after = Program(tmp_path, [Burst(range(30)), Burst(range(30, 60))])
+    after.run()
+    assert compare(counted(60), [*shown, *after.lines()]).is_exactly_once
+
+
+def test_what_is_not_known_to_be_committed_is_committed_by_the_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(tmp_path, [Burst(range(30)), Idle()], interval="1 h")
+    with monkeypatch.context() as patched:
+        patched.setattr(CheckpointStore, "commits_done", lambda *_: None)
+        job = program.launch()
+        wait_for_records(job, 30)
+        checkpoint(job)
+        eventually(lambda: len(program.lines()) == 30)
+        die(job)
+    shutil.rmtree(tmp_path / program.output)
+    with pytest.raises(CommitFailedError, match="LostPendingFileError"):
+        Program(tmp_path, [Burst(range(30))]).run()

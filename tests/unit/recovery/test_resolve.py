@@ -11,6 +11,7 @@ from penstock.checkpoint.journal import (
     AttemptStarted,
     CheckpointCompleted,
     CheckpointDiscarded,
+    CommitsDone,
     CommitsStarted,
     EndStatus,
     JobEnded,
@@ -124,6 +125,15 @@ def test_a_stop_that_has_begun_to_commit_is_gone_on_from() -> None:
     stopping: list[JournalEntry] = [started(), completed(1), completed(2, savepoint=True)]
     assert begins(state(*stopping)) == [1]
     assert begins(state(*stopping, CommitsStarted(2, "a1", 1.0))) == [2, 1]
+
+
+def test_the_journal_tells_whether_a_checkpoint_of_the_jobs_own_is_committed() -> None:
+    committed = CommitsStarted(1, "a1", 1.0), CommitsDone(1, "a1", 1.0)
+    died = state(started(), completed(1), *committed, completed(2), CommitsStarted(2, "a1", 1.0))
+    found = origins(died, given=None, fresh=False, restarting=False)
+    assert [(o.checkpoint, o.commits_done) for o in found] == [(2, False), (1, True)]
+    given = origins(died, given=Path("/jobs/count/chk-1"), fresh=False, restarting=False)
+    assert [o.commits_done for o in given] == [False]
 
 
 def test_commits_of_another_attempt_make_no_savepoint_the_jobs_own() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -27,6 +28,8 @@ __all__ = ["KafkaCommitter", "OnLostMarker"]
 
 logger = logging.getLogger("penstock.connectors.kafka")
 
+_REFRESH_SECONDS = 6 * 60 * 60.0
+_AFTER_FAILED_REFRESH_SECONDS = 10 * 60.0
 _LARGEST_TRANSACTION = 512 * 1024 * 1024
 
 
@@ -55,12 +58,15 @@ class KafkaCommitter(Committer):
         area: StagingArea,
         on_lost_marker: OnLostMarker = OnLostMarker.FAIL,
         largest_transaction: int = _LARGEST_TRANSACTION,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._properties = properties
         self._account = account
         self._area = area
         self._on_lost_marker = on_lost_marker
         self._largest_transaction = largest_transaction
+        self._clock = clock
+        self._refresh_at: float | None = None
         self._own = MarkedTransactions(properties, account)
 
     def begin(self, attempt: int) -> None:
@@ -90,6 +96,18 @@ class KafkaCommitter(Committer):
                 with contextlib.closing(MarkedTransactions(self._properties, account)) as others:
                     self._commit(others, asked)
             waits = any(request.outcome is CommitOutcome.RETRY_LATER for request, _ in asked)
+
+    def settled(self) -> None:
+        """Write the marker again: brokers forget one that nobody has written for days."""
+        now = self._clock()
+        if self._refresh_at is not None and now < self._refresh_at:
+            return
+        # A broker that is away keeps the commits of other sinks waiting, so not every time.
+        self._refresh_at = now + _AFTER_FAILED_REFRESH_SECONDS
+        self._own.open()
+        if self._own.marker is not None:
+            self._own.run([], self._own.marker)
+        self._refresh_at = now + _REFRESH_SECONDS
 
     def sweep(self, keep: Sequence[bytes]) -> None:
         kept = map(decode_part, keep)
