@@ -12,7 +12,7 @@ import penstock
 ROOT = Path(penstock.__file__).parent
 
 LAYERS: list[list[str]] = [
-    ["errors", "ids", "crash_points"],
+    ["errors", "ids", "crash_points", "version"],
     ["common"],
     [
         "datastream.state",

@@ -1,5 +1,7 @@
 """What programs of every kind share: types, rows, configuration, time."""
 
+from typing import TYPE_CHECKING
+
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config_options import ConfigOption, ConfigOptions
@@ -10,6 +12,7 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.metric_figures import MetricInfo
+from penstock.common.missing_names import asked_of
 from penstock.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from penstock.common.row import Row, RowKind
 from penstock.common.serialization import (
@@ -53,3 +56,6 @@ __all__ = [
     "Types",
     "WatermarkStrategy",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

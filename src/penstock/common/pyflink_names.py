@@ -16,7 +16,7 @@ __all__ = ["PyFlinkNames", "in_use", "use_pyflink_names"]
 
 _ROOT = "pyflink"
 _OURS = "penstock"
-_SHARED = ("common", "datastream", "metrics", "table")
+_SHARED = ("common", "datastream", "metrics", "table", "version")
 """What both have; penstock's other rooms are none of PyFlink's."""
 
 
@@ -66,4 +66,7 @@ def in_use() -> PyFlinkNames | None:
 
 
 def _exists(name: str) -> bool:
-    return name in sys.modules or importlib.util.find_spec(name) is not None
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except NoPyFlinkModuleError:
+        return False

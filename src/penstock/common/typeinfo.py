@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.errors import InvalidJobError
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 
-class TypeInformation:
+class TypeInformation(AsksForPyFlink):
     """The declared type of a value."""
 
     __slots__ = ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.event_time import MIN_WATERMARK
+from penstock.common.missing_names import asked_of
 from penstock.common.time import Duration
 
 __all__ = [
@@ -142,3 +143,7 @@ class WatermarkStrategy:
         interval = update_interval or Duration.of_millis(1000)
         alignment = WatermarkAlignment(watermark_group, max_allowed_watermark_drift, interval)
         return replace(self, alignment=alignment)
+
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -83,7 +84,7 @@ class CsvSchema:
 
 
 @dataclass(slots=True)
-class CsvSchemaBuilder:
+class CsvSchemaBuilder(AsksForPyFlink):
     """Builds a :class:`CsvSchema`: commas, double quotes, no header, no columns yet."""
 
     _columns: list[CsvColumn] = field(default_factory=list)

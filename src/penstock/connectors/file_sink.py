@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.connectors.buckets import BucketAssigner
 from penstock.connectors.committer import Committer, CommitterContext
@@ -162,7 +163,7 @@ def _area(
     return StagingArea(settings.base_path, context.job, step_dir.name, context.attempt)
 
 
-class _Builder:
+class _Builder(AsksForPyFlink):
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
 

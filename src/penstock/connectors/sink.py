@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.connectors.committer import Committer, CommitterContext
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class SinkPublisher(ABC):
         """Give back resources; called once, also after an error."""
 
 
-class Sink(ABC):
+class Sink(AsksForPyFlink, ABC):
     """Where the records of a stream go.
 
     The user builds it; tasks get copies by cloudpickle, so it is a description without open

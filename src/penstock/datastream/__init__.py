@@ -1,7 +1,8 @@
 """The DataStream API: PyFlink's names and meaning, run on Spark."""
 
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
+from penstock.common.missing_names import asked_of
 from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.batch_functions import BatchFunction, ColumnKey, KeyedBatchFunction
 from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
@@ -47,12 +48,12 @@ from penstock.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from penstock.datastream.not_yet import NAMES, not_yet
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
+    PredefinedOptions,
     StateBackend,
 )
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -112,6 +113,7 @@ __all__ = [
     "MergingWindowAssigner",
     "OutputTag",
     "Partitioner",
+    "PredefinedOptions",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
@@ -131,10 +133,5 @@ __all__ = [
     "WindowedStream",
 ]
 
-
-def __getattr__(name: str) -> NoReturn:
-    # An ImportError, because `from penstock.datastream import ...` hides any other message.
-    if name in NAMES:
-        raise ImportError(not_yet(name, NAMES))
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

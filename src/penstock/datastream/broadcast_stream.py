@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.datastream.state import MapStateDescriptor
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import OperatorKind

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from penstock.common import checkpoint_options as options
 from penstock.common.configuration import Configuration
+from penstock.common.missing_names import asked_of
 
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
@@ -99,3 +101,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         """Return the storage as configuration keys."""
         settings = Configuration().set(options.CHECKPOINT_STORAGE, "filesystem")
         return settings.set(options.CHECKPOINT_DIR, self._path)
+
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

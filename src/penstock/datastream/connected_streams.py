@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.functions import (
     CoFlatMapFunction,
@@ -13,7 +14,6 @@ from penstock.datastream.functions import (
     KeyedCoProcessFunction,
     KeySelector,
 )
-from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import OperatorKind
 

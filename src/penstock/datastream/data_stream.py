@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from penstock.channel.batches import shape_of
 from penstock.common.execution_config import ExecutionConfig
+from penstock.common.missing_names import NotHere
 from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.print_sink import PrintSink
@@ -454,6 +455,8 @@ class KeyedStream(DataStream):
     _map_kind = OperatorKind.KEYED_MAP
     _flat_map_kind = OperatorKind.KEYED_FLAT_MAP
     _filter_kind = OperatorKind.KEYED_FILTER
+
+    AccumulateType = NotHere()
 
     def __init__(
         self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...], origin: DataStream

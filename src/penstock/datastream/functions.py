@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from penstock.common.missing_names import asked_of
 from penstock.datastream.async_functions import (
     AsyncFunction,
     AsyncFunctionDescriptor,
@@ -492,3 +493,7 @@ class CheckpointListener:
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Hear that a checkpoint was given up; the next complete one covers its records."""
+
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

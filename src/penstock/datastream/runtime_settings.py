@@ -10,9 +10,9 @@ from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import ExecutionConfig
 from penstock.common.known_options import MAX_PARALLELISM, PARALLELISM, overlay, validate
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.common.option_kinds import BOOLEAN
 from penstock.common.pipeline_options import OPERATOR_CHAINING, PYTHON_FILES
-from penstock.datastream.not_yet import AsksForPyFlink
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.step import at_least_one
 from penstock.errors import InvalidJobError

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from penstock.common.checkpoint_options import INCREMENTAL_CHECKPOINTS
 from penstock.common.configuration import Configuration
 from penstock.common.known_options import STATE_BACKEND, STATE_LOCAL_DIR
-from penstock.datastream.not_yet import AsksForPyFlink
+from penstock.common.missing_names import AsksForPyFlink, asked_of
 from penstock.errors import ConfigurationError
 
-__all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "StateBackend"]
+__all__ = [
+    "EmbeddedRocksDBStateBackend",
+    "HashMapStateBackend",
+    "PredefinedOptions",
+    "StateBackend",
+]
+
+logger = logging.getLogger("penstock.datastream")
+
+_FLINKS_THREADS = 4
 
 
 class StateBackend(AsksForPyFlink, ABC):
@@ -32,8 +44,20 @@ class HashMapStateBackend(StateBackend):
         return "HashMapStateBackend"
 
 
+class PredefinedOptions(Enum):
+    """Flink's choices for RocksDB on this or that disk: kept, and without effect."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """Keeps state on the disks of the hosts, so it may be larger than memory."""
+    """Keeps state on the disks of the hosts, so it may be larger than memory.
+
+    What tunes Flink's own RocksDB is kept, and changes nothing; a warning says so once.
+    """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         if enable_incremental_checkpointing not in (None, True, False):
@@ -44,6 +68,10 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             raise TypeError(message)
         self._incremental = enable_incremental_checkpointing
         self._path: str | None = None
+        self._predefined = PredefinedOptions.DEFAULT
+        self._options_factory: str | None = None
+        self._transfer_threads = _FLINKS_THREADS
+        self._is_tuned = False
 
     def set_db_storage_paths(self, *paths: str) -> None:
         """Set the directory of a host's own files; no path goes back to the default."""
@@ -57,6 +85,38 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def get_db_storage_paths(self) -> list[str]:
         """Return the directory that was set, if any."""
         return [] if self._path is None else [self._path]
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Keep Flink's choice for a kind of disk."""
+        self._predefined = options
+        self._tune("set_predefined_options")
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """Return the choice that was set."""
+        return self._predefined
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """Keep the name of a Java class that would make options."""
+        self._options_factory = options_factory_class_name
+        self._tune("set_options")
+
+    def get_options(self) -> str | None:
+        """Return the name that was set, if any."""
+        return self._options_factory
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Keep how many threads would move files."""
+        self._transfer_threads = number_of_transfering_threads
+        self._tune("set_number_of_transfer_threads")
+
+    def get_number_of_transfer_threads(self) -> int:
+        """Return the number that was set, or Flink's default."""
+        return self._transfer_threads
+
+    def _tune(self, method: str) -> None:
+        if not self._is_tuned:
+            logger.warning("%s() tunes Flink's RocksDB: it is kept, and changes nothing", method)
+        self._is_tuned = True
 
     def is_incremental_checkpoints_enabled(self) -> bool:
         """Tell whether this backend asks for incremental checkpoints."""
@@ -75,3 +135,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return (
             f"EmbeddedRocksDBStateBackend(incremental={self.is_incremental_checkpoints_enabled()})"
         )
+
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.datastream.not_yet import AsksForPyFlink
+from penstock.common.missing_names import AsksForPyFlink
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import Exchange, Transformation, Upstream
 

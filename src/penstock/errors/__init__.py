@@ -30,8 +30,6 @@ from penstock.errors.checkpoints import (
 from penstock.errors.configuration import (
     ConfigurationError,
     ConfigurationFileError,
-    NoPyFlinkModuleError,
-    NoTableApiError,
     OptionValueError,
     RuntimeSetupError,
     UnknownOptionError,
@@ -90,6 +88,12 @@ from penstock.errors.postgres import (
     RefusedRowsError,
     UnsuitableTableError,
     UnwritableValueError,
+)
+from penstock.errors.pyflink_names import (
+    NoPyFlinkMethodError,
+    NoPyFlinkModuleError,
+    NoPyFlinkNameError,
+    NoTableApiError,
 )
 from penstock.errors.recovery import (
     AmbiguousJobError,
@@ -158,7 +162,9 @@ __all__ = [
     "MissingStreamError",
     "MissingTopicError",
     "NatsConnectionError",
+    "NoPyFlinkMethodError",
     "NoPyFlinkModuleError",
+    "NoPyFlinkNameError",
     "NoTableApiError",
     "NonRestoredStateError",
     "NotASavepointError",

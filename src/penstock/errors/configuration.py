@@ -49,36 +49,3 @@ class ConfigurationFileError(ConfigurationError):
 
 class RuntimeSetupError(PenstockError):
     """What penstock runs on is missing or of the wrong version; says what to install."""
-
-
-class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
-    """A program that is run with PyFlink's names imports a module that penstock does not have."""
-
-    def __init__(self, module: str) -> None:
-        super().__init__(module)
-        self.name = module
-
-    def __str__(self) -> str:
-        return f"{self.name} is not in penstock: {_what_instead(str(self.name))}"
-
-
-class NoTableApiError(PenstockError, AttributeError):
-    """A program asks an object for something of PyFlink's Table API that penstock does not have."""
-
-    def __init__(self, asked_for: str) -> None:
-        super().__init__(asked_for)
-        self.asked_for = asked_for
-
-    def __str__(self) -> str:
-        return f"{self.asked_for} is not in penstock: {_what_instead('pyflink.table')}"
-
-
-def _what_instead(module: str) -> str:
-    if module.startswith("pyflink.table"):
-        return (
-            "of PyFlink's Table API it has only datagen tables, as sources of streams; say it with "
-            "streams, or give a Spark DataFrame to env.from_dataframe()"
-        )
-    if module.startswith(("pyflink.java_gateway", "pyflink.util")):
-        return "its jobs run on Spark, and there are no Java objects of Flink to reach"
-    return "docs/pyflink.md says what is"

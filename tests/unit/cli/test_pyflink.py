@@ -76,6 +76,8 @@ def test_without_the_option_there_is_no_pyflink(tmp_path: Path) -> None:
         ("java_gateway", "there are no Java objects of Flink to reach"),
         ("spark", "docs/pyflink.md says what is"),
         ("datastream.no_such", "docs/pyflink.md says what is"),
+        ("datastream.connectors.jdbc", "PostgresSink"),
+        ("common.io", "use from_source()"),
     ],
 )
 def test_a_module_that_penstock_does_not_have_is_one_sentence(
@@ -85,6 +87,44 @@ def test_a_module_that_penstock_does_not_have_is_one_sentence(
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert f"Error: pyflink.{module.split('.')[0]}" in err
     assert said in err
+
+
+@pytest.mark.parametrize("root", ["pyflink", "penstock"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from {}.datastream.functions import SinkFunction\n", "SinkFunction is not in penstock: "),
+        ("from {}.datastream.connectors.jdbc import JdbcSink\n", "jdbc is not in penstock: "),
+        ("import {}.datastream.connectors.kafka as k\nk.Semantic\n", "Semantic is not in penstock"),
+        (
+            "from {}.datastream import *\nDataStream(0, ()).add_sink\n",
+            "DataStream.add_sink is",
+        ),
+    ],
+)
+def test_a_name_that_penstock_does_not_have_is_one_sentence(
+    tmp_path: Path, text: str, said: str, root: str
+) -> None:
+    options = ["--pyflink"] if root == "pyflink" else []
+    code, out, err = run(tmp_path, text.format(root), *options)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("Error: ")
+    assert said in err
+
+
+def test_a_name_that_nobody_has_keeps_its_traceback(tmp_path: Path) -> None:
+    for text in ("import no_such_module\n", "from pyflink.datastream import NoSuchName\n"):
+        code, _, err = run(tmp_path, text, "--pyflink")
+        assert code == 1
+        assert "Traceback" in err
+        assert text.strip() in err
+
+
+def test_small_modules_of_pyflinks_are_there() -> None:
+    use_pyflink_names()
+    assert importlib.import_module("pyflink.version").__version__ == penstock.__version__
+    constants = importlib.import_module("pyflink.common.constants")
+    assert (constants.MIN_LONG_VALUE, constants.MAX_LONG_VALUE) == (-(2**63), 2**63 - 1)
 
 
 TABLE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -18,6 +19,7 @@ from penstock.datastream import (
     FileSystemCheckpointStorage,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
+    PredefinedOptions,
     StateBackend,
     StreamExecutionEnvironment,
 )
@@ -244,8 +246,27 @@ def test_rocksdb_keeps_its_files_in_one_directory() -> None:
     assert backend.get_db_storage_paths() == []
     with pytest.raises(TypeError, match="True, False or None"):
         EmbeddedRocksDBStateBackend("yes")  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match="tunes Flink's RocksDB"):
-        backend.set_predefined_options  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_what_tunes_flinks_rocksdb_is_kept_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backend = EmbeddedRocksDBStateBackend()
+    assert backend.get_predefined_options() is PredefinedOptions.DEFAULT
+    assert backend.get_options() is None
+    assert backend.get_number_of_transfer_threads() == 4
+    before = backend.to_configuration().to_dict()
+    with caplog.at_level(logging.WARNING):
+        backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+        backend.set_options("org.example.Options")
+        backend.set_number_of_transfer_threads(8)
+    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    assert backend.get_options() == "org.example.Options"
+    assert backend.get_number_of_transfer_threads() == 8
+    assert backend.to_configuration().to_dict() == before
+    assert [r.message for r in caplog.records] == [
+        "set_predefined_options() tunes Flink's RocksDB: it is kept, and changes nothing"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import penstock.datastream
-from penstock.datastream.not_yet import METHODS, NAMES
+import pytest
+
+from penstock.datastream import KeyedStream
+from penstock.errors import NoPyFlinkMethodError, NoPyFlinkModuleError, NoPyFlinkNameError
+from penstock.errors.pyflink_names import INSTEAD
 
 LINES = (Path(__file__).parent / "pyflink_2.3_names.txt").read_text().splitlines()
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "pyflink.md"
@@ -119,12 +122,63 @@ def test_nothing_is_listed_that_is_not_missing() -> None:
     assert [e for e in listed() if not any(covers(e, n) for n in gaps)] == []
 
 
-def test_who_asks_for_a_missing_name_is_told_what_to_do() -> None:
-    names = [n.partition(":")[2] for n in missing() if n.startswith("datastream:")]
-    assert [n for n in names if n not in NAMES] == []
-    assert [n for n in NAMES if n in vars(penstock.datastream)] == []
-    methods = [n.rpartition(".")[2] for n in missing() if "StreamExecutionEnvironment." in n]
-    assert [n for n in methods if n not in METHODS] == []
+def ask(name: str) -> None:
+    """Ask for a name of PyFlink's as a program would."""
+    for theirs, ours in ELSEWHERE.items():
+        if name.startswith(f"{theirs}."):
+            name = ours + name.removeprefix(theirs)
+    module, _, path = name.partition(":")
+    owner, _, attribute = path.rpartition(".")
+    if not owner:
+        exec(f"from penstock.{module} import {path}")
+    found: Any = importlib.import_module(f"penstock.{module}")
+    for part in owner.split("."):
+        found = getattr(found, part)
+    getattr(found.__new__(found), attribute)
+
+
+def asked_for() -> list[tuple[str, str]]:
+    """Return every name in the page's table as PyFlink's modules spell it, with its key."""
+    gaps = missing()
+    asked = []
+    for entry in listed():
+        names = [n for n in gaps if entry in (n.partition(":")[2], n.partition(":")[0])]
+        names += [n for n in gaps if n.partition(":")[0] == f"datastream.{entry}"]
+        assert names, entry
+        is_module = entry not in {n.partition(":")[2] for n in names}
+        for name in names[:1] if is_module else names:
+            asked.append((name, name.partition(":")[0] if is_module else entry.rpartition(".")[2]))
+    return asked
+
+
+@pytest.mark.parametrize(("name", "key"), asked_for())
+def test_who_asks_for_a_missing_name_is_told_what_to_do(name: str, key: str) -> None:
+    with pytest.raises((NoPyFlinkModuleError, NoPyFlinkNameError, NoPyFlinkMethodError)) as refused:
+        ask(name)
+    assert str(refused.value).endswith(f" is not in penstock: {INSTEAD[key]}")
+
+
+def test_a_class_that_pyflink_has_inside_of_another_is_refused_by_the_class_itself() -> None:
+    with pytest.raises(NoPyFlinkMethodError, match=r"^KeyedStream\.AccumulateType is not in"):
+        KeyedStream.AccumulateType  # noqa: B018
+
+
+def test_a_missing_module_is_refused_however_it_is_imported() -> None:
+    for line in (
+        "import penstock.datastream.connectors.jdbc",
+        "from penstock.datastream.connectors import jdbc",
+        "from penstock.datastream.connectors.jdbc import JdbcSink",
+    ):
+        with pytest.raises(NoPyFlinkModuleError, match=r"jdbc is not in penstock.*PostgresSink"):
+            exec(line)
+    with pytest.raises(ModuleNotFoundError, match="No module named"):
+        importlib.import_module("penstock.datastream.nothing")
+
+
+def test_the_sentences_are_for_names_that_are_missing() -> None:
+    gaps = {part for name in missing() for part in re.split("[:.]", name)}
+    rooms = {"table", "java_gateway", "util"}
+    assert [key for key in INSTEAD if key.rpartition(".")[2] not in gaps | rooms] == []
 
 
 def test_a_signature_that_differs_is_found() -> None:

@@ -154,8 +154,8 @@ def test_what_cannot_be_done_says_what_to_do_instead(method: str, said: str) -> 
 def test_a_sink_function_says_what_to_do_instead() -> None:
     with pytest.raises(AttributeError, match="use sink_to"):
         environment().from_collection([1]).add_sink  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(ImportError, match="wraps a Java source: use from_source"):
-        from penstock.datastream import SourceFunction  # noqa: F401
+    with pytest.raises(ImportError, match="wraps a Java source; use from_source"):
+        from penstock.datastream import SourceFunction  # type: ignore[attr-defined]  # noqa: F401
 
 
 def test_python_files_are_kept_by_their_full_paths(

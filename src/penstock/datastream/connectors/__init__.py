@@ -1,5 +1,8 @@
 """Sources and sinks of data streams, under PyFlink's module names."""
 
+from typing import TYPE_CHECKING
+
+from penstock.common.missing_names import asked_of
 from penstock.connectors.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.sink import Sink
 from penstock.connectors.source import Source
@@ -52,3 +55,6 @@ __all__ = [
     "TransactionContext",
     "TwoPhaseSink",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

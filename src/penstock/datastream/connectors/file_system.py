@@ -1,5 +1,8 @@
 """Files, read and written."""
 
+from typing import TYPE_CHECKING
+
+from penstock.common.missing_names import asked_of
 from penstock.connectors.buckets import BucketAssigner
 from penstock.connectors.file_sink import FileSink, OutputFileConfig
 from penstock.connectors.files import (
@@ -30,3 +33,6 @@ __all__ = [
     "RollingPolicy",
     "StreamFormat",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

@@ -1,5 +1,8 @@
 """Topics of Kafka, read and written."""
 
+from typing import TYPE_CHECKING
+
+from penstock.common.missing_names import asked_of
 from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
@@ -24,3 +27,6 @@ __all__ = [
     "KafkaTopicPartition",
     "KafkaTopicSelector",
 ]
+
+if not TYPE_CHECKING:  # a type checker shall find typos
+    __getattr__ = asked_of(__name__)

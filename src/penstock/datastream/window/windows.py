@@ -9,6 +9,7 @@ from functools import total_ordering
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.constants import MAX_LONG_VALUE, MIN_LONG_VALUE
 from penstock.common.serializer import TypeSerializer
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ __all__ = [
     "TimeWindowSerializer",
     "Window",
 ]
-
-MAX_LONG_VALUE = 2**63 - 1
-MIN_LONG_VALUE = -(2**63)
 
 
 class Window(ABC):

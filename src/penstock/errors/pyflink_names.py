@@ -1,0 +1,157 @@
+"""What PyFlink has and penstock has not: one table of what to do instead, and who tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.errors.base import PenstockError
+
+__all__ = [
+    "INSTEAD",
+    "NoPyFlinkMethodError",
+    "NoPyFlinkModuleError",
+    "NoPyFlinkNameError",
+    "NoTableApiError",
+    "instead_of_module",
+]
+
+_TABLES = (
+    "of PyFlink's Table API it has only datagen tables, as sources of streams; say it with "
+    "streams, or give a Spark DataFrame to env.from_dataframe()"
+)
+_NO_JAVA = "its jobs run on Spark, and there are no Java objects of Flink to reach"
+_CONNECTOR = (
+    "it wraps Java; write a TwoPhaseSink or an acknowledging source of your own, or let Spark read "
+    "with env.from_stream()"
+)
+_SOURCE = (
+    "it wraps a Java source; use from_source() with a source of penstock.datastream.connectors"
+)
+_SINK = "it wraps a Java sink; use sink_to() with a sink of penstock.datastream.connectors"
+_FILE_SIZES = "the rolling policy of a FileSink says how large its files are"
+_PREPARES = "it prepares records for a Java sink; a sink of penstock takes them as they are"
+_INNER = "it is an inner affair of PyFlink's, which no program needs"
+
+INSTEAD: Mapping[str, str] = {
+    # Modules, by their dotted names.
+    "table": _TABLES,
+    "java_gateway": _NO_JAVA,
+    "util": _NO_JAVA,
+    "common.io": _SOURCE,
+    "common.input_dependency_constraint": _INNER,
+    "datastream.connectors.jdbc": (
+        "it wraps Java; PostgresSink of penstock.datastream.connectors.postgres writes to a "
+        "database exactly once"
+    ),
+    **dict.fromkeys(
+        [
+            f"datastream.connectors.{name}"
+            for name in ("cassandra", "elasticsearch", "kinesis", "pulsar", "rabbitmq")
+        ],
+        _CONNECTOR,
+    ),
+    "datastream.connectors.dynamic_kafka": (
+        "it wraps Java; KafkaSource follows topics by set_topic_pattern()"
+    ),
+    "datastream.connectors.hybrid_source": "it wraps Java; union() brings sources together",
+    # Classes and functions of modules.
+    "FlinkKafkaConsumer": "PyFlink has deprecated it; use KafkaSource",
+    "FlinkKafkaProducer": "PyFlink has deprecated it; use KafkaSink",
+    "Semantic": "PyFlink has deprecated it; use DeliveryGuarantee",
+    "StreamingFileSink": "PyFlink has deprecated it; use FileSink",
+    "FileCompactor": _FILE_SIZES,
+    "FileCompactStrategy": _FILE_SIZES,
+    "StreamTransformer": _PREPARES,
+    "SupportsPreprocessing": _PREPARES,
+    "SourceFunction": _SOURCE,
+    "SinkFunction": _SINK,
+    "CustomStateBackend": "it names a Java class; set state.backend.type to hashmap or rocksdb",
+    "CustomCheckpointStorage": "it names a Java class; set execution.checkpointing.dir",
+    "AssignerWithPeriodicWatermarksWrapper": _INNER,
+    "InputDependencyConstraint": _INNER,
+    # Of objects.
+    "add_source": _SOURCE,
+    "add_sink": _SINK,
+    "enable_compact": _FILE_SIZES,
+    "disable_compact": _FILE_SIZES,
+    "get_transformer": _PREPARES,
+    "set_any_property_name": (
+        "the rest of a line has no type; name its columns, or read lines and split them"
+    ),
+    "register_cached_file": (
+        "PyFlink's functions have no reader for it either; put the file where all workers see it, "
+        "or ship it with spark.files"
+    ),
+    "add_python_archive": (
+        "Spark's workers do not run in the directory it would be unpacked in; ship it with "
+        "spark.archives and find it by SparkFiles.get()"
+    ),
+    "set_python_requirements": (
+        "it would install packages in every worker; install them where the workers run, or ship a "
+        "packed environment with spark.archives"
+    ),
+    "set_python_executable": (
+        "it would be too late for workers that run; set PYSPARK_PYTHON before the program starts, "
+        "to the same version of Python as the driver's"
+    ),
+    "set_uid_hash": "it names a step by Flink's own hash; use uid()",
+    **dict.fromkeys(
+        ["AccumulateType", "need_conversion", "to_internal_type", "from_internal_type"], _INNER
+    ),
+}
+
+
+def instead_of_module(name: str) -> str | None:
+    """Return what the table says of a module, or of the nearest one around it; None if nothing."""
+    parts = name.split(".")[1:]
+    dotted = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((INSTEAD[module] for module in dotted if module in INSTEAD), None)
+
+
+class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
+    """A program imports a module of PyFlink's that penstock does not have."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.name = module
+
+    def __str__(self) -> str:
+        instead = instead_of_module(str(self.name)) or "docs/pyflink.md says what is"
+        return f"{self.name} is not in penstock: {instead}"
+
+
+class NoPyFlinkNameError(PenstockError, ImportError):
+    """A program imports a name of PyFlink's from a module that does not have it here.
+
+    An ImportError, because `from ... import` hides the message of any other.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.name} is not in penstock: {INSTEAD[str(self.name)]}"
+
+
+class NoPyFlinkMethodError(PenstockError, AttributeError):
+    """A program asks an object for something that PyFlink's has and penstock's has not."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        super().__init__(owner, name)
+        self.owner = owner
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.name} is not in penstock: {INSTEAD[str(self.name)]}"
+
+
+class NoTableApiError(PenstockError, AttributeError):
+    """A program asks an object for something of PyFlink's Table API that penstock does not have."""
+
+    def __init__(self, asked_for: str) -> None:
+        super().__init__(asked_for)
+        self.asked_for = asked_for
+
+    def __str__(self) -> str:
+        return f"{self.asked_for} is not in penstock: {_TABLES}"
