@@ -12,20 +12,14 @@ class AbortReason(Enum):
 
     EXPIRED = "expired"
     """It took longer than its timeout."""
-    DECLINED = "declined"
-    """A stage could not take part."""
     ASYNC_FAILED = "async-failed"
     """What a stage froze could not be made durable."""
     FINALIZE_FAILED = "finalize-failed"
     """Its metadata could not be written or read back."""
-    IO = "io"
-    """The storage did not answer."""
     SUBSUMED = "subsumed"
     """A later checkpoint completed first."""
     JOB_STOPPING = "job-stopping"
     """The attempt ended before it was complete."""
-    SUPERSEDED = "superseded"
-    """A stage had already gone on to a later checkpoint."""
 
     @property
     def counts(self) -> bool:
@@ -33,7 +27,7 @@ class AbortReason(Enum):
         return self not in _HARMLESS
 
 
-_HARMLESS = frozenset({AbortReason.SUBSUMED, AbortReason.JOB_STOPPING, AbortReason.SUPERSEDED})
+_HARMLESS = frozenset({AbortReason.SUBSUMED, AbortReason.JOB_STOPPING})
 
 
 class FailureCount:

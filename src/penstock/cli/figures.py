@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from penstock.common.memory_sizes import size
+
 __all__ = ["ago", "clock", "duration", "size"]
 
-_UNITS = ("KB", "MB", "GB", "TB")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-
-
-def size(number: int) -> str:
-    """Return a number of bytes, in powers of 1024."""
-    if number < 1024:
-        return f"{number} B"
-    value = float(number)
-    for unit in _UNITS:
-        value /= 1024
-        if value < 1023.5 or unit == _UNITS[-1]:
-            break
-    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
 
 
 def duration(seconds: float) -> str:

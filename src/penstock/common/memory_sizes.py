@@ -1,10 +1,10 @@
-"""Memory sizes as configuration files spell them."""
+"""Memory sizes as configuration files spell them, and as people read them."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["format_memory_size", "parse_memory_size"]
+__all__ = ["format_memory_size", "parse_memory_size", "size"]
 
 _LABELS = {
     "b bytes": 0,
@@ -14,6 +14,7 @@ _LABELS = {
     "t tb tebibytes": 40,
 }
 _SHIFTS = {label: shift for labels, shift in _LABELS.items() for label in labels.split()}
+_UNITS = ("KB", "MB", "GB", "TB")
 _FORMAT = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
 
 
@@ -34,9 +35,21 @@ def parse_memory_size(text: str) -> int:
     return count << _SHIFTS[label]
 
 
-def format_memory_size(size: int) -> str:
+def format_memory_size(number: int) -> str:
     """Spell a size in the largest unit that counts it whole."""
     for label, shift in (("tb", 40), ("gb", 30), ("mb", 20), ("kb", 10)):
-        if size and size % (1 << shift) == 0:
-            return f"{size >> shift} {label}"
-    return f"{size} bytes"
+        if number and number % (1 << shift) == 0:
+            return f"{number >> shift} {label}"
+    return f"{number} bytes"
+
+
+def size(number: int) -> str:
+    """Return a number of bytes as people read it, with three digits, in powers of 1024."""
+    if number < 1024:
+        return f"{number} B"
+    value = float(number)
+    for unit in _UNITS:
+        value /= 1024
+        if value < 1023.5 or unit == _UNITS[-1]:
+            break
+    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"

@@ -13,6 +13,7 @@ from penstock.checkpoint.channel_files import SegmentCopy, bring_back, keep_segm
 from penstock.checkpoint.in_flight import Overtaken
 from penstock.checkpoint.metadata import ChannelState, ChannelStats, in_flight_file
 from penstock.checkpoint.story import StoryEvent
+from penstock.common.memory_sizes import size
 from penstock.crash_points import CrashPoint, reach
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job.recording import Recording
@@ -62,6 +63,13 @@ class ChannelSnapshots:
         self._tell_all(checkpoint, states)
         return [state for state in states if state.entries]
 
+    def tell_held(self, checkpoint: CheckpointId, held: Mapping[ChannelId, int]) -> None:
+        """Tell in a checkpoint's story how much waited in which input for the others."""
+        for end in self._ends:
+            if waited := held.get(end.channel.id, 0):
+                what = f"from {end.producer.name}: {size(waited)}"
+                self._tell(checkpoint, StoryEvent.INPUT_HELD, what)
+
     def stats(
         self, held: Mapping[ChannelId, int], in_flight: Sequence[ChannelState]
     ) -> list[ChannelStats]:
@@ -99,8 +107,8 @@ class ChannelSnapshots:
     def _tell_all(self, checkpoint: CheckpointId, states: Sequence[ChannelState]) -> None:
         for end, state in zip(self._ends, states, strict=True):
             segments = [s for entry in state.entries for s in entry]
-            rows, size = sum(s.rows for s in segments), sum(s.size for s in segments)
-            what = f"from {end.producer.name}: {rows} records, {size} bytes"
+            rows, taken = sum(s.rows for s in segments), size(sum(s.size for s in segments))
+            what = f"from {end.producer.name}: {rows} records, {taken}"
             self._tell(checkpoint, StoryEvent.IN_FLIGHT_COMPLETE, what)
 
 

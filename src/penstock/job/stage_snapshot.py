@@ -25,6 +25,7 @@ from penstock.ids import ChannelId, CheckpointId
 from penstock.job.channel_snapshots import ChannelSnapshots, bytes_of
 from penstock.job.inputs import Held, SourceInput, Taken
 from penstock.job.recording import Recording
+from penstock.job.source_files import SourceFiles
 from penstock.job.stage_state import DurableState, FrozenState, StageState
 from penstock.recovery.match import spell_key_type
 from penstock.state.backends.base import StateRef
@@ -112,12 +113,14 @@ class StageSnapshots:
         publishers: Mapping[int, SinkPublisher],
         source: SourceInput | None,
         channels: ChannelSnapshots,
+        job_dir: Path,
     ) -> None:
         self._stage = stage
         self._state = state
         self._publishers = publishers
         self._source = source
         self._channels = channels
+        self._source_files = SourceFiles(stage.head.uid, job_dir)
         self._key_type = ""
         if stage.head.kind.is_keyed:
             self._key_type = spell_key_type(stage)
@@ -134,6 +137,7 @@ class StageSnapshots:
             for node, publisher in self._publishers.items()
         }
         sync_s = time.perf_counter() - started
+        self._channels.tell_held(order.checkpoint, order.aligned.bytes_held)
 
         uids = {node.id: node.uid for node in self._stage.nodes}
 
@@ -159,6 +163,7 @@ class StageSnapshots:
                 durable = self._state.make_durable(frozen)
                 new = durable.new_bytes
             try:
+                kept = source and self._source_files.keep(source, order.savepoint)
                 in_flight = self._channels.keep(order.checkpoint, order.recording)
             except BaseException:
                 durable.handed_over()
@@ -169,7 +174,7 @@ class StageSnapshots:
                 keyed=durable.refs,
                 exported=exported,
                 sinks=prepared,
-                source=source,
+                source=kept,
                 in_flight=in_flight,
                 stats=self._stats(order, seconds, new, durable.refs, in_flight),
                 channels=self._channels.stats(order.aligned.bytes_held, in_flight),

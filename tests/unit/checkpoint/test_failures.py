@@ -4,7 +4,7 @@ import pytest
 
 from penstock.checkpoint.failures import AbortReason, FailureCount
 
-COUNTED = ["EXPIRED", "DECLINED", "ASYNC_FAILED", "FINALIZE_FAILED", "IO"]
+COUNTED = ["EXPIRED", "ASYNC_FAILED", "FINALIZE_FAILED"]
 
 
 @pytest.mark.parametrize("reason", AbortReason)
@@ -17,10 +17,10 @@ def test_only_what_went_wrong_counts(reason: AbortReason) -> None:
 
 def test_as_many_as_are_tolerable_are_tolerated() -> None:
     failures = FailureCount()
-    for reason in (AbortReason.EXPIRED, AbortReason.SUBSUMED, AbortReason.IO):
+    for reason in (AbortReason.EXPIRED, AbortReason.SUBSUMED, AbortReason.ASYNC_FAILED):
         failures.failed(reason)
     assert not failures.exceeds(2)
-    failures.failed(AbortReason.DECLINED)
+    failures.failed(AbortReason.FINALIZE_FAILED)
     assert failures.exceeds(2)
 
 

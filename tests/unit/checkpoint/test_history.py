@@ -42,11 +42,11 @@ def test_a_story_has_its_lines_in_the_order_they_were_told() -> None:
     times = count(1)
     story = Story(CheckpointId(7), lambda: float(next(times)))
     story.tell(StoryEvent.TRIGGERED)
-    story.tell(StoryEvent.ALIGNED, "count", "held 2 inputs")
+    story.tell(StoryEvent.INPUT_HELD, "count", "from map: 12 B")
     assert story.checkpoint == 7
     assert story.lines() == [
         StoryLine(1.0, StoryEvent.TRIGGERED, None, ""),
-        StoryLine(2.0, StoryEvent.ALIGNED, "count", "held 2 inputs"),
+        StoryLine(2.0, StoryEvent.INPUT_HELD, "count", "from map: 12 B"),
     ]
 
 
@@ -83,7 +83,7 @@ def test_a_record_survives_the_driver(tmp_path: Path) -> None:
         7, "savepoint", RecordStatus.FAILED, "a2", 1.0, 2.0, 3, 4,
         [OperatorRecord("u", "map", [SubtaskStats(1.0)], [ChannelStats("s", "src", 0, 1, 2, 3)])],
         "/chk-7", "it took too long",
-        [StoryLine(1.0, StoryEvent.ABORTED, "map", "late"), StoryLine(2.0, StoryEvent.NOTIFIED)],
+        [StoryLine(1.0, StoryEvent.ABORTED, "map", "late"), StoryLine(2.0, StoryEvent.SWITCHED)],
         "unaligned", 5, 6,
     )  # fmt: skip
     History(LocalStorage(tmp_path)).write(whole)

@@ -455,7 +455,7 @@ def test_commits_are_known_for_retained_and_newer_checkpoints() -> None:
 
 
 def test_commits_of_another_jobs_snapshot_are_not_those_of_a_checkpoint_with_its_id() -> None:
-    foreign = [
+    foreign: list[JournalEntry] = [
         started(restored_path="/other/chk-5"),
         CommitsStarted(5, "a1", 1.0),
         CommitsDone(5, "a1", 1.0),

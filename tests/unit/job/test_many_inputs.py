@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.history import CheckpointRecord, RecordStatus
+from penstock.checkpoint.story import StoryEvent
 from penstock.common import Types, WatermarkStrategy
+from penstock.common.memory_sizes import size
 from penstock.datastream import DataStream
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.errors import ConfigurationError, RestoreMismatchError
@@ -145,6 +147,21 @@ def backlog(tmp_path: Path, **settings: str) -> tuple[TwoSources, LaunchedJob]:
     job = program.launch()
     wait_for_records(job, 1)
     return program, job
+
+
+def test_a_story_tells_how_much_each_input_held(tmp_path: Path) -> None:
+    program = TwoSources(
+        tmp_path,
+        even=[Burst(range(0, 8000, 2)), Idle()],
+        odd=[*at_pace(range(1, 8000, 2), 10, 0.01), Idle()],
+    )
+    job = program.launch()
+    eventually(lambda: any(c.bytes_held for c in program.completed()))
+    die(job)
+    for record in program.completed():
+        told = [line.detail for line in record.story if line.event is StoryEvent.INPUT_HELD]
+        channels = [c for operator in record.operators for c in operator.channels if c.bytes_held]
+        assert told == [f"from {c.producer_name}: {size(c.bytes_held)}" for c in channels]
 
 
 def test_what_was_in_flight_is_replayed_once(tmp_path: Path) -> None:
