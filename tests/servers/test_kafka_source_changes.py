@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.kafka import enumerator as enumerating
@@ -144,6 +146,45 @@ def test_a_position_beyond_the_end_is_refused(
     topic, _ = filled
     with pytest.raises(LostRecordsError, match="was made anew or lost its end"):
         Opened(builder(kafka, topic).build(), {f"{topic}-0": 301})
+
+
+@pytest.mark.parametrize("how", ["refused", "told to go on", "pattern", "another cluster"])
+def test_a_topic_that_was_made_anew_is_not_read_from_the_middle(
+    kafka: KafkaBroker, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    topic = new_topic(kafka, 1)
+    produce(kafka, topic, {0: 10})
+    described = builder(kafka, *([] if how == "pattern" else [topic]))
+    if how == "pattern":
+        described.set_topic_pattern(topic)
+    if how == "told to go on":
+        described.set_property("penstock.kafka.on-lost-records", "skip")
+    source = described.build()
+    with Opened(source) as opened:
+        opened.all_there_is()
+        positions, memory = opened.enumerator.positions(), opened.enumerator.memory()
+    with Opened(source, positions, memory) as again:
+        assert again.enumerator.positions() == positions
+        memory = again.enumerator.memory()
+    delete_topic(kafka, topic)
+    kafka.create_topic(topic, 1)
+    written = produce(kafka, topic, {0: 30})
+    if how == "another cluster":
+        memory = memory.replace(json.dumps(cluster_of(kafka)).encode(), b'"another"')
+    if how == "refused":
+        with pytest.raises(LostRecordsError, match=f"'{topic}'.*was deleted and made anew.*skip"):
+            Opened(source, positions, memory)
+        return
+    with Opened(source, positions, memory) as restored:
+        expected = written[f"{topic}-0"]
+        assert restored.all_there_is() == {
+            f"{topic}-0": expected[10:] if how == "another cluster" else expected
+        }
+    assert ("the topic was made anew" in caplog.text) is (how != "another cluster")
+
+
+def cluster_of(kafka: KafkaBroker) -> str | None:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).cluster_id
 
 
 def test_missing_topics_are_named(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:

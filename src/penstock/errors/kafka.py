@@ -68,6 +68,8 @@ class LostRecordsError(ConnectorError):
         where = f"topic {self.topic!r}, partition {self.partition}"
         if self.position < self.first:
             what = f"{self.first - self.position} offsets are no longer retained"
+        elif self.position <= self.end:
+            what = "the topic was deleted and made anew, and these are other records"
         else:
             what = "the topic was made anew or lost its end"
         return (

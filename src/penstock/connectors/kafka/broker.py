@@ -7,14 +7,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from penstock.connectors.kafka.client import KafkaProperties, confluent, new_admin, new_consumer
 from penstock.connectors.kafka.offsets import Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
-__all__ = ["Broker", "Told"]
+__all__ = ["Broker", "Told", "TopicId"]
 
 _NO_LEADER = 5
 _CLOSE_SECONDS = 2.0
+# Of brokers before 2.8.
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,17 @@ class Told:
 
     offsets: Offsets
     gone: frozenset[KafkaTopicPartition] = frozenset()
+
+
+class TopicId(msgspec.Struct, frozen=True, array_like=True):
+    """Tells a topic from any other that had its name before, within a cluster."""
+
+    cluster: str
+    topic: str
+
+    def is_another(self, then: TopicId) -> bool:
+        """Whether the topic was made anew since; one moved to another cluster was not."""
+        return self.cluster == then.cluster and self.topic != then.topic
 
 
 class Broker:
@@ -52,6 +67,11 @@ class Broker:
             error._UNKNOWN_TOPIC,
             error._UNKNOWN_PARTITION,
         )
+        self._not_told = (
+            error.UNSUPPORTED_VERSION,
+            error._UNSUPPORTED_FEATURE,
+            error.TOPIC_AUTHORIZATION_FAILED,
+        )
         level = self._kafka.IsolationLevel
         committed_only = properties.get("isolation.level", "").lower() == "read_committed"
         self._isolation = level.READ_COMMITTED if committed_only else level.READ_UNCOMMITTED
@@ -60,6 +80,25 @@ class Broker:
         """Return all topics with their numbers of partitions."""
         found = self._listed()
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, TopicId]:
+        """Return what tells topics from others of their names, as far as brokers tell it."""
+        if not topics:
+            return {}
+        cluster = self._metadata().cluster_id or ""
+        asked = self._kafka.TopicCollection(sorted(topics))
+        answers = self._admin.describe_topics(asked, request_timeout=self._seconds)
+        found: dict[str, TopicId] = {}
+        for topic, answer in answers.items():
+            try:
+                told = answer.result().topic_id
+            except self._kafka.KafkaException as error:
+                if error.args[0].code() not in (*self._not_there, *self._not_told):
+                    raise
+                continue
+            if told is not None and str(told) != _NO_TOPIC_ID:
+                found[topic] = TopicId(cluster, str(told))
+        return found
 
     def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
         """Return the first offsets there are."""
@@ -125,12 +164,15 @@ class Broker:
         return closing
 
     def _listed(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._metadata().topics
+        return found
+
+    def _metadata(self) -> Any:
         try:
-            found: Mapping[str, Any] = self._admin.list_topics(timeout=self._seconds).topics
+            return self._admin.list_topics(timeout=self._seconds)
         except self._kafka.KafkaException as error:
             self._renew(str(error))
             raise
-        return found
 
     def _renew(self, trouble: str) -> None:
         """Take new clients; a commit that is under way has failed with the old one."""

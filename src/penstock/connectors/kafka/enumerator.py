@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.connectors.kafka.broker import Broker
+from penstock.connectors.kafka.broker import Broker, TopicId
 from penstock.connectors.kafka.client import KafkaProperties, confluent
 from penstock.connectors.kafka.first_start import FirstStart, FirstStartNote
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer, Offsets
@@ -72,6 +72,8 @@ class _Memory(msgspec.Struct, frozen=True):
     stops: dict[str, int]
     is_bounded: bool = False
     """Whether the source was a bounded one, all of whose partitions are known since."""
+    topics: dict[str, TopicId] = {}
+    """Which topics the positions are in."""
 
 
 class KafkaEnumerator(SourceEnumerator):
@@ -83,6 +85,7 @@ class KafkaEnumerator(SourceEnumerator):
         self._memory: _Memory | None = None
         self._next: Offsets = {}
         self._stop: Offsets = {}
+        self._ids: dict[str, TopicId] = {}
         self._beyond_since: dict[KafkaTopicPartition, float] = {}
         self._watcher: Watcher | None = None
 
@@ -93,11 +96,13 @@ class KafkaEnumerator(SourceEnumerator):
         reading = self._reading
         broker = Broker(reading.properties, min(_REQUEST_SECONDS, reading.start_seconds))
         try:
+            memory = self._memory or _Memory({})
             if self._memory is None and not positions:
                 self._begin(broker)
             else:
-                self._restore(positions, self._memory or _Memory({}))
+                self._restore(positions, memory)
                 self._adopt(self._find_all(broker))
+            self._leave_topics_made_anew(broker, memory.topics)
             view = self._patiently(
                 lambda: BrokerView(broker.earliest(self._next), broker.latest(self._next))
             )
@@ -151,7 +156,7 @@ class KafkaEnumerator(SourceEnumerator):
         return partition in self._stop and self._next[partition] >= self._stop[partition]
 
     def memory(self) -> bytes:
-        return msgspec.json.encode(_Memory(_by_split(self._stop), self._is_bounded()))
+        return msgspec.json.encode(_Memory(_by_split(self._stop), self._is_bounded(), self._ids))
 
     def finished(self) -> bool:
         if self._reading.stopping is None:
@@ -266,10 +271,36 @@ class KafkaEnumerator(SourceEnumerator):
             self._next.pop(partition, None)
             self._stop.pop(partition, None)
             self._beyond_since.pop(partition, None)
+        left = {partition.topic for partition in self._next}
+        self._ids = {topic: known for topic, known in self._ids.items() if topic in left}
 
     def _adopt(self, found: FoundPartitions) -> None:
         self._next |= found.start
         self._stop |= found.stop
+        self._ids = found.topics | self._ids
+
+    def _leave_topics_made_anew(self, broker: Broker, then: Mapping[str, TopicId]) -> None:
+        """Refuse positions in topics that are others now, whose offsets mean other records.
+
+        As while a job runs, a topic of a pattern is read from its beginning.
+        """
+        self._ids = self._patiently(lambda: broker.topic_ids({p.topic for p in self._next}))
+        made_anew = [
+            p
+            for p in sorted(self._unfinished())
+            if self._next[p] > 0 and _is_another(self._ids.get(p.topic), then.get(p.topic))
+        ]
+        first, end = self._patiently(lambda: (broker.earliest(made_anew), broker.latest(made_anew)))
+        for p in made_anew:
+            if not self._reading.skips_lost and self._reading.subscription.pattern is None:
+                raise LostRecordsError(p.topic, p.partition, self._next[p], first[p], end[p])
+            _log.warning(
+                "%s: the topic was made anew: the job goes on at offset %d instead of %d",
+                p.split,
+                first[p],
+                self._next[p],
+            )
+            self._next[p] = first[p]
 
     def _settle(self, broker: Broker, view: BrokerView) -> None:
         """Refuse positions Kafka does not have, before anything is read."""
@@ -339,6 +370,10 @@ class KafkaEnumerator(SourceEnumerator):
 
     def _bootstrap_servers(self) -> str:
         return self._reading.properties["bootstrap.servers"]
+
+
+def _is_another(now: TopicId | None, then: TopicId | None) -> bool:
+    return now is not None and then is not None and now.is_another(then)
 
 
 def _by_split(offsets: Offsets) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.connectors.kafka.broker import Broker, Told
+from penstock.connectors.kafka.broker import Broker, Told, TopicId
 from penstock.connectors.kafka.client import confluent
 from penstock.connectors.kafka.group_commits import GroupCommits
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer, Offsets
@@ -50,6 +50,7 @@ class FoundPartitions:
 
     start: Offsets
     stop: Offsets
+    topics: dict[str, TopicId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def find_partitions(
     found = sorted(partitions)
     start = starting.resolve(found, broker)
     start |= starting.moved_inside(start, broker)
-    return FoundPartitions(start, {} if stopping is None else stopping.resolve(found, broker))
+    stop = {} if stopping is None else stopping.resolve(found, broker)
+    return FoundPartitions(start, stop, broker.topic_ids({p.topic for p in found}))
 
 
 def name_all(partitions: Iterable[KafkaTopicPartition]) -> tuple[str, ...]:

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from penstock.connectors.kafka.broker import Broker, Told
+from penstock.connectors.kafka.broker import Broker, Told, TopicId
 from penstock.connectors.kafka.client import KafkaProperties, confluent
 from penstock.connectors.kafka.offsets import Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, Subscription
 from penstock.connectors.kafka.watcher import BrokerView, FoundPartitions, Watcher
 
 ONE, TWO, THREE = (KafkaTopicPartition("orders", number) for number in range(3))
+IDS = {"orders": TopicId("cluster", "id of orders")}
 KAFKA = confluent()
 NO_LEADER = KAFKA.KafkaError(KAFKA.KafkaError.LEADER_NOT_AVAILABLE)
 NO_PARTITION = KAFKA.KafkaError(KAFKA.KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -38,6 +39,9 @@ class HalfABroker(Broker):
         self._admin = SimpleNamespace(
             list_offsets=self._list_offsets, list_topics=self._list_topics
         )
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, TopicId]:
+        return {topic: TopicId("cluster", f"id of {topic}") for topic in topics}
 
     def topics(self) -> dict[str, int]:
         self.asked_for_topics += 1
@@ -96,11 +100,11 @@ def test_a_new_partition_without_leader_is_taken_in_later_and_others_at_once(
     broker = HalfABroker({ONE: 5, TWO: NO_LEADER, THREE: 2})
     watcher = watching(broker, [ONE], discovery=0.1)
     until(lambda: watcher.view.end == {ONE: 5, THREE: 2})
-    assert watcher.take_news() == [FoundPartitions({THREE: 2}, {})]
+    assert watcher.take_news() == [FoundPartitions({THREE: 2}, {}, IDS)]
     broker.table[TWO] = 1
     until(lambda: watcher.view.end == {ONE: 5, TWO: 1, THREE: 2})
     watcher.stop()
-    assert watcher.take_news() == [FoundPartitions({TWO: 1}, {})]
+    assert watcher.take_news() == [FoundPartitions({TWO: 1}, {}, IDS)]
 
 
 def test_partitions_that_do_not_exist_are_told_from_those_without_answer() -> None:
