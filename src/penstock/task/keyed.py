@@ -265,23 +265,27 @@ class KeyedHead:
     def _fire(self, domain: TimeDomain, until: int, after_stride: Callable[[], None]) -> None:
         # A function of two streams without keys may run on keyed ones, and knows no timers.
         on_timer = getattr(self._node.function, "on_timer", lambda time, context: None)
-        context, out = self._context, self._out
+        context, out, moment = self._context, self._out, self._moment
         context.domain = domain
+        is_event_time = domain is TimeDomain.EVENT_TIME
         time, results = 0, None
         try:
             for count, (time, _) in enumerate(self._time.timers.due(domain, until), 1):
-                self._moment.timestamp = time
+                moment.timestamp = time
                 results = on_timer(time, context)
                 if results is not None:
                     for result in results:
+                        # The time of a clock is no event time: as in Flink, it goes no further.
+                        moment.timestamp = time if is_event_time else NO_TIMESTAMP
                         out(result)
+                        moment.timestamp = time
                 if count % STRIDE == 0:
                     after_stride()
         except StepFailed:
             raise
         except (Exception, SystemExit) as error:
             fail(self._node.name, Called(f"on_timer({time})"), not_iterable(error, results))
-        self._moment.timestamp = NO_TIMESTAMP
+        moment.timestamp = NO_TIMESTAMP
 
     def _run_steps(self, given: KeyedInput, after_stride: Callable[[], None]) -> None:
         """Run an operator that takes a record and knows nothing of timers."""
