@@ -16,6 +16,7 @@ from penstock.ids import OperatorUid
 from penstock.state.backends.base import FileRef, StateRef
 from penstock.state.savepoint_file import SavepointFile
 from penstock.task.layout import file_name
+from penstock.task.messages import GeneratorState
 
 __all__ = [
     "JOB_DIRECTORY",
@@ -24,6 +25,7 @@ __all__ = [
     "ChannelStats",
     "CheckpointMetadata",
     "CommittableState",
+    "InputClock",
     "OperatorSnapshot",
     "OperatorTime",
     "SinkState",
@@ -123,6 +125,18 @@ class ChannelState(Struct, frozen=True):
     """The side output of the producer that it takes, if not the main one."""
 
 
+class InputClock(Struct, frozen=True):
+    """What one input of a chain had said of event time."""
+
+    producer: str
+    """The uid of the operator at its other end."""
+    input: int
+    ordinal: int
+    """Its number among the channels that share the above."""
+    watermark: int
+    is_idle: bool
+
+
 class OperatorTime(Struct, frozen=True):
     """What event time it was at an operator, at the cut."""
 
@@ -135,6 +149,13 @@ class OperatorTime(Struct, frozen=True):
     """Of one that makes watermarks: the last one it gave."""
     units: dict[str, int] = {}
     """What it made that of: a watermark per split or subtask."""
+    idle: list[str] = []
+    """Those of them whose generator had said that nobody shall wait for them."""
+    generators: dict[str, GeneratorState] = {}
+    """By split or subtask, the generators of the user's own. Pickled: for a program only that has
+    such generators at this step."""
+    inputs: list[InputClock] = []
+    """Of the first operator of a chain."""
 
 
 class OperatorSnapshot(Struct, frozen=True):

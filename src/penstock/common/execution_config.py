@@ -10,7 +10,11 @@ from penstock.common.config_options import ConfigOption, parse, read
 from penstock.common.configuration import Configuration
 from penstock.common.known_options import MAX_PARALLELISM, PARALLELISM
 from penstock.common.option_kinds import BOOLEAN, DURATION, STRING
-from penstock.common.pipeline_options import AUTO_GENERATE_UIDS, GLOBAL_JOB_PARAMETERS
+from penstock.common.pipeline_options import (
+    AUTO_GENERATE_UIDS,
+    AUTO_WATERMARK_INTERVAL,
+    GLOBAL_JOB_PARAMETERS,
+)
 
 __all__ = ["ExecutionConfig"]
 
@@ -26,16 +30,14 @@ _COMPRESSION = ConfigOption("execution.checkpointing.snapshot-compression", BOOL
 _LATENCY = ConfigOption("metrics.latency.interval", DURATION, timedelta())
 _CANCEL_INTERVAL = ConfigOption("task.cancellation.interval", DURATION, timedelta(seconds=30))
 _CANCEL_TIMEOUT = ConfigOption("task.cancellation.timeout", DURATION, timedelta(seconds=180))
-_WATERMARK_INTERVAL = ConfigOption(
-    "pipeline.auto-watermark-interval", DURATION, timedelta(milliseconds=200)
-)
 
 
 class ExecutionConfig:
     """Reads and writes keys of one environment's configuration; times are milliseconds.
 
-    Parallelism, uids and job parameters are acted on. What only Flink's runtime needs (closures,
-    Kryo, object reuse, latency markers, ways of cancelling) is kept, and changes nothing.
+    Parallelism, uids, job parameters and the time between watermarks are acted on. What only
+    Flink's runtime needs (closures, Kryo, object reuse, latency markers, ways of cancelling) is
+    kept, and changes nothing.
     """
 
     PARALLELISM_DEFAULT = -1
@@ -86,12 +88,15 @@ class ExecutionConfig:
         return self._set(GLOBAL_JOB_PARAMETERS, dict(global_job_parameters_dict))
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """Set the time between watermarks; here they come with micro-batches."""
-        return self._set(_WATERMARK_INTERVAL, f"{interval} ms")
+        """Set how often a generator of one's own is asked while no records come; 0 for never.
+
+        Else watermarks come with micro-batches.
+        """
+        return self._set(AUTO_WATERMARK_INTERVAL, f"{interval} ms")
 
     def get_auto_watermark_interval(self) -> int:
-        """Return the time between watermarks."""
-        return self._millis(_WATERMARK_INTERVAL)
+        """Return how often a generator of one's own is asked while no records come."""
+        return self._millis(AUTO_WATERMARK_INTERVAL)
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
         """Accept it: Python has no such closures."""

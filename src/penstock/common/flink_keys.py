@@ -31,7 +31,7 @@ _GROUPS: Mapping[str, str] = {
         attached target buffer-timeout buffer-timeout.enabled buffer-timeout.interval
     """,
     "pipeline.": """
-        sources.pause-until-first-checkpoint auto-watermark-interval
+        sources.pause-until-first-checkpoint
         object-reuse jars classpaths generic-types force-kryo force-avro closure-cleaner-level
     """,
     "state.changelog.": """

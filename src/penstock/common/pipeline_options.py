@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from penstock.common.config_options import ConfigOption
 from penstock.common.configuration import Configuration
-from penstock.common.option_kinds import BOOLEAN, OptionKind
+from penstock.common.option_kinds import BOOLEAN, NON_NEGATIVE_DURATION, OptionKind
 
 __all__ = [
     "AUTO_GENERATE_UIDS",
+    "AUTO_WATERMARK_INTERVAL",
     "GLOBAL_JOB_PARAMETERS",
     "OPERATOR_CHAINING",
     "PIPELINE_OPTIONS",
@@ -49,6 +52,12 @@ AUTO_GENERATE_UIDS = ConfigOption(
     True,
     "Whether a step may come without a uid; if not, a job with such a step is refused.",
 )
+AUTO_WATERMARK_INTERVAL = ConfigOption(
+    "pipeline.auto-watermark-interval",
+    NON_NEGATIVE_DURATION,
+    timedelta(milliseconds=200),
+    "How often a watermark generator of one's own is asked while no records come; 0 for never.",
+)
 GLOBAL_JOB_PARAMETERS: ConfigOption[dict[str, str]] = ConfigOption(
     "pipeline.global-job-parameters",
     PAIRS,
@@ -65,6 +74,7 @@ PYTHON_FILES: ConfigOption[list[str]] = ConfigOption(
 PIPELINE_OPTIONS: tuple[ConfigOption[object], ...] = (
     OPERATOR_CHAINING,
     AUTO_GENERATE_UIDS,
+    AUTO_WATERMARK_INTERVAL,
     GLOBAL_JOB_PARAMETERS,
     PYTHON_FILES,
 )

@@ -62,9 +62,9 @@ class WatermarkOutput:
 class WatermarkGenerator(ABC):
     """Makes the watermarks of one split of a source, or of one subtask behind it.
 
-    Watermarks count at the end of a micro-batch. A generator lives as long as its worker keeps
-    up and is made anew after a failure: what it was told before is not told again, but a
-    watermark that was given once is never taken back.
+    Watermarks count at the end of a micro-batch, and one that was given is never taken back. The
+    fields of a generator go from micro-batch to micro-batch and into every checkpoint, so they must
+    pickle; with ``__getstate__`` some may be left out, which ``__init__`` makes anew.
     """
 
     @abstractmethod
@@ -73,7 +73,11 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Give a watermark for what was seen; called at the end of every micro-batch."""
+        """Give a watermark for what was seen, or for the time it is.
+
+        Called in the task at the end of every micro-batch with records for it, and without
+        records on the driver, every ``pipeline.auto-watermark-interval``.
+        """
 
 
 @dataclass(frozen=True, slots=True)

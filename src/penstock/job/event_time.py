@@ -13,13 +13,26 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from penstock.channel.log import Clock
-from penstock.checkpoint.metadata import OperatorTime
+from penstock.checkpoint.metadata import InputClock, OperatorTime
 from penstock.common.event_time import MAX_WATERMARK, MIN_WATERMARK
-from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from penstock.common.watermark_strategy import (
+    WatermarkAlignment,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Channel, Stage
 from penstock.ids import ChannelId, StageId
-from penstock.task.messages import Acknowledgement, NextTimers, TimeOrder, UnitTime
+from penstock.job.asked_clock import AskedClock
+from penstock.job.unit_generators import UnitGenerators
+from penstock.recovery.channels import ChannelEnds
+from penstock.task.messages import (
+    Acknowledgement,
+    GivenGenerator,
+    NextTimers,
+    TimeOrder,
+    UnitTime,
+)
 
 __all__ = ["GroupTime", "MakerTime", "StageTime"]
 
@@ -28,17 +41,36 @@ __all__ = ["GroupTime", "MakerTime", "StageTime"]
 class _Unit:
     watermark: int
     active: float
-    """When it last brought something, in processing time."""
+    """When it last brought something."""
     is_idle: bool = False
+    """Whether its generator said so."""
+    emitted: float = field(init=False)
+    """When its generator was last asked for a watermark."""
+
+    def __post_init__(self) -> None:
+        self.emitted = self.active
 
 
 class MakerTime:
-    """The watermark of a step that makes watermarks: the least of its units."""
+    """The watermark of a step that makes watermarks: the least of its units.
 
-    def __init__(self, strategy: WatermarkStrategy, saved: OperatorTime, now: float) -> None:
+    Its times are those of the stage's `AskedClock`.
+    """
+
+    def __init__(
+        self,
+        strategy: WatermarkStrategy,
+        saved: OperatorTime,
+        now: float,
+        generators: UnitGenerators | None = None,
+    ) -> None:
         timeout = strategy.idle_timeout
         self._timeout = None if timeout is None else timeout.to_millis() / 1000
-        self._units = {name: _Unit(watermark, now) for name, watermark in saved.units.items()}
+        self._generators = generators
+        self._units = {
+            name: _Unit(watermark, now, name in saved.idle)
+            for name, watermark in saved.units.items()
+        }
         self._given = saved.given
         self._began = now
 
@@ -47,12 +79,14 @@ class MakerTime:
         """Those it waits for."""
         return self._units.keys()
 
-    def observe(self, units: Iterable[UnitTime], now: float) -> None:
-        """Learn what a micro-batch has brought; of a unit in several subtasks the most counts."""
+    def observe(self, units: Iterable[UnitTime], now: float, version: str = "") -> None:
+        """Learn what a task attempt has brought; of a unit in several subtasks the most counts."""
         for seen in units:
             unit = self._units.setdefault(seen.unit, _Unit(MIN_WATERMARK, now))
             unit.watermark = max(unit.watermark, seen.watermark)
-            unit.active, unit.is_idle = now, seen.is_idle
+            unit.active, unit.emitted, unit.is_idle = now, now, seen.is_idle
+            if self._generators is not None and seen.generator is not None:
+                self._generators.left(seen.unit, seen.generator, version)
 
     def expect(self, names: Iterable[str], now: float) -> None:
         """Wait for these units too, though they have brought nothing yet."""
@@ -65,6 +99,32 @@ class MakerTime:
             self._given = max(self._given, *(u.watermark for u in self._units.values()))
         for name in finished:
             self._units.pop(name, None)
+            if self._generators is not None:
+                self._generators.forget(name)
+
+    def emit(self, interval: float, busy: Collection[str], now: float) -> None:
+        """Ask generators of the user's own that were not asked for so long, but no busy ones.
+
+        What the busy ones say, their tasks will tell.
+        """
+        if self._generators is None:
+            return
+        for name, unit in self._units.items():
+            if name in busy or self._is_silent(unit, now) or now - unit.emitted < interval:
+                continue
+            output = WatermarkOutput()
+            output.watermark, output.is_idle = unit.watermark, unit.is_idle
+            self._generators.ask(name, output)
+            unit.watermark, unit.is_idle, unit.emitted = output.watermark, output.is_idle, now
+
+    def generators(self) -> dict[str, GivenGenerator]:
+        """Return those of the user's own, as the next micro-batch goes on with them."""
+        if self._generators is None:
+            return {}
+        return {
+            name: replace(given, is_idle=name in self._units and self._units[name].is_idle)
+            for name, given in self._generators.given().items()
+        }
 
     def clock(self, now: float) -> Clock:
         """Return the watermark, and whether nobody shall wait for it."""
@@ -86,22 +146,48 @@ class MakerTime:
             since = [self._began]
         return min(since) + self._timeout if since else None
 
+    def emits_at(self, interval: float, now: float) -> float | None:
+        """Return when the next generator of the user's own is to be asked."""
+        if self._generators is None:
+            return None
+        emitted = [u.emitted for u in self._units.values() if not self._is_silent(u, now)]
+        return min(emitted) + interval if emitted else None
+
     def saved(self) -> OperatorTime:
         """Return what a checkpoint keeps of it."""
-        units = {name: unit.watermark for name, unit in self._units.items()}
-        return OperatorTime(given=self._given, units=units)
+        return OperatorTime(
+            given=self._given,
+            units={name: unit.watermark for name, unit in self._units.items()},
+            idle=[name for name, unit in self._units.items() if unit.is_idle],
+            generators={} if self._generators is None else self._generators.saved(),
+        )
 
     def _is_idle(self, unit: _Unit, now: float) -> bool:
-        return unit.is_idle or (self._timeout is not None and now - unit.active >= self._timeout)
+        return unit.is_idle or self._is_silent(unit, now)
+
+    def _is_silent(self, unit: _Unit, now: float) -> bool:
+        return self._timeout is not None and now - unit.active >= self._timeout
 
 
 class InputTime:
     """The least watermark of a stage's inputs, of those that are not idle."""
 
-    def __init__(self, channels: Iterable[ChannelId]) -> None:
-        self._clocks = dict.fromkeys(channels, Clock())
-        self._lagging: set[ChannelId] = set()
+    def __init__(
+        self,
+        channels: Iterable[ChannelId],
+        saved: Mapping[ChannelId, Clock] | None = None,
+        current: int = MIN_WATERMARK,
+    ) -> None:
+        """Go on from what inputs had said when it was `current` here."""
+        saved = saved or {}
+        self._clocks = {c: saved.get(c, Clock()) for c in channels}
+        self._lagging = {c for c, k in saved.items() if not k.is_idle and k.watermark < current}
         """Back from being idle, and not yet where the others are."""
+
+    @property
+    def clocks(self) -> Mapping[ChannelId, Clock]:
+        """What each input said last."""
+        return self._clocks
 
     def observe(self, clocks: Mapping[ChannelId, Clock], current: int) -> Clock:
         """Learn what some inputs say; return what holds for all."""
@@ -126,17 +212,27 @@ class InputTime:
 class StageTime:
     """What time it is in one stage."""
 
-    def __init__(self, stage: Stage, saved: Mapping[str, OperatorTime], now: float) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        saved: Mapping[str, OperatorTime],
+        now: float,
+        ends: Mapping[ChannelId, ChannelEnds],
+    ) -> None:
+        """Go on from what a snapshot has; `ends` are those of its inputs."""
         self.stage = stage
-        self.inputs = InputTime(c.id for c in stage.inputs)
+        self.is_restored = bool(saved)
         mine = saved.get(stage.head.uid, OperatorTime())
+        self._ends = {c.id: ends[c.id] for c in stage.inputs}
+        self.inputs = InputTime(self._ends, self._heard(mine.inputs), mine.watermark)
         self.clock = Clock(mine.watermark)
         """At the stage's first step."""
         first = NextTimers(mine.next_event_timer, mine.next_processing_timer)
         self.timers = [first] * stage.parallelism
         """Per subtask, when its first timers are due, or before that."""
+        self._asked = AskedClock(now)
         self._makers = {
-            node.id: MakerTime(node.watermarks, _resumed(saved.get(node.uid), stage), now)
+            node.id: _maker(node, _resumed(saved.get(node.uid), stage), now)
             for node in stage.nodes
             if node.watermarks is not None
         }
@@ -144,47 +240,66 @@ class StageTime:
             for maker in self._makers.values():
                 maker.expect((f"#{i}" for i in range(stage.parallelism)), now)
 
+    def _heard(self, saved: Iterable[InputClock]) -> dict[ChannelId, Clock]:
+        found = {(c.producer, c.input, c.ordinal): Clock(c.watermark, c.is_idle) for c in saved}
+        by_channel = {c: found.get(_same(ends)) for c, ends in self._ends.items()}
+        return {c: clock for c, clock in by_channel.items() if clock is not None}
+
     @property
     def makes_time(self) -> bool:
         """Whether one of its steps makes watermarks."""
         return bool(self._makers)
 
-    def behind(self, node: Node, now: float) -> Clock:
+    def behind(self, node: Node) -> Clock:
         """Return what time it is behind one of the steps."""
         maker = self.stage.time_maker(node, itself=True)
         if maker is None or self.clock.watermark == MAX_WATERMARK:
             return self.clock
-        return self._makers[maker.id].clock(now)
+        return self._makers[maker.id].clock(self._asked.reading)
 
-    def aligned(self, now: float) -> dict[str, tuple[WatermarkAlignment, Clock]]:
+    def aligned(self) -> dict[str, tuple[WatermarkAlignment, Clock]]:
         """Return the steps that keep pace with others, and how far each has come."""
         found = {}
         for node in self.stage.nodes:
             if node.watermarks is not None and node.watermarks.alignment is not None:
-                clock = self.behind(node, now)
+                clock = self.behind(node)
                 found[str(node.uid)] = node.watermarks.alignment, clock
         return found
 
-    def order(self, watermark: int, now: float) -> TimeOrder:
+    def look(self, now: float, *, held: bool, asked: bool) -> None:
+        """Learn whether its input may be read from now on, and whether somebody looked at it."""
+        self._asked.look(now, held=held, asked=asked)
+
+    def emit(self, interval: float, busy: Collection[str]) -> None:
+        """Ask generators of the user's own that bring nothing for their watermarks."""
+        for maker in self._makers.values():
+            maker.emit(interval, busy, self._asked.reading)
+
+    def order(self, watermark: int) -> TimeOrder:
         """Return what the tasks of a micro-batch are told."""
         return TimeOrder(
             before=self.clock.watermark,
             watermark=watermark,
-            behind={node: maker.clock(now).watermark for node, maker in self._makers.items()},
+            behind={
+                node: maker.clock(self._asked.reading).watermark
+                for node, maker in self._makers.items()
+            },
+            generators={n: found for n, m in self._makers.items() if (found := m.generators())},
         )
 
     def accept(self, acks: Sequence[Acknowledgement], now: float) -> None:
         """Learn what the tasks of a published micro-batch have seen."""
         self.timers = [ack.timers for ack in acks]
         for node, maker in self._makers.items():
-            maker.observe((unit for ack in acks for unit in ack.times.get(node, ())), now)
+            for ack in acks:
+                maker.observe(ack.times.get(node, ()), self._asked.at(now), ack.name)
 
     def look_at(
         self, splits: Collection[str], is_finished: Callable[[str], bool], now: float
     ) -> None:
         """Learn which splits its source has: wait for those, not for what was read to its end."""
         for maker in self._makers.values():
-            maker.expect(splits, now)
+            maker.expect(splits, self._asked.at(now))
             maker.forget([unit for unit in maker.units if is_finished(unit)])
 
     def is_event_due(self, watermark: int) -> bool:
@@ -197,10 +312,15 @@ class StageTime:
         """Return when the first processing-time timer is due."""
         return min((t.processing for t in self.timers if t.processing is not None), default=None)
 
-    def idle_at(self, now: float) -> float | None:
-        """Return when something here becomes idle."""
-        times = [maker.idle_at(now) for maker in self._makers.values()]
-        return min((t for t in times if t is not None), default=None)
+    def wakes_at(self, interval: float | None) -> float | None:
+        """Return when something here becomes idle, or a generator is to be asked."""
+        reading = self._asked.reading
+        makers = self._makers.values()
+        times = [maker.idle_at(reading) for maker in makers]
+        if interval is not None:
+            times += [maker.emits_at(interval, reading) for maker in makers]
+        first = min((t for t in times if t is not None), default=None)
+        return None if first is None else self._asked.when(first)
 
     def saved(self) -> dict[str, OperatorTime]:
         """Return what a checkpoint keeps, by operator uid."""
@@ -214,6 +334,12 @@ class StageTime:
                 (t.event for t in self.timers if t.event is not None), default=None
             ),
             next_processing_timer=self.next_processing(),
+            inputs=[
+                InputClock(*_same(self._ends[c]), clock.watermark, clock.is_idle)
+                for c, clock in self.inputs.clocks.items()
+                # Who has come to the end says so again.
+                if clock.watermark < MAX_WATERMARK
+            ],
         )
         return kept
 
@@ -230,11 +356,22 @@ class GroupTime:
     """In topological order."""
     outputs: Sequence[Channel]
     """The channels to other groups."""
+    interval: float | None = None
+    """How often generators of the user's own are asked without records, None for never."""
     _told: dict[ChannelId, Clock] = field(default_factory=dict)
 
-    def plan(
-        self, clocks: Mapping[ChannelId, Clock], *, end: bool, now: float
-    ) -> dict[StageId, Clock]:
+    def look(self, now: float, busy: Collection[str], *, held: bool, asked: bool) -> None:
+        """Learn whether input may be read, and what of it will be, if somebody looked at it.
+
+        Then those who bring nothing have their say. Not while input is held back: the records that
+        wait would come late.
+        """
+        for time in self.stages:
+            time.look(now, held=held, asked=asked)
+            if self.interval is not None and asked and not held:
+                time.emit(self.interval, busy)
+
+    def plan(self, clocks: Mapping[ChannelId, Clock], *, end: bool) -> dict[StageId, Clock]:
         """Return how far each stage goes in a micro-batch, if these are the news of its input."""
         goals: dict[StageId, Clock] = {}
         head = self.stages[0]
@@ -248,16 +385,16 @@ class GroupTime:
                 goals[stage.id] = time.clock
                 continue
             if time is not head:
-                known = self._inner(stage, now)
+                known = self._inner(stage)
             found = time.inputs.observe(known, time.clock.watermark)
             goals[stage.id] = Clock(
                 max(time.clock.watermark, found.watermark), is_idle=found.is_idle
             )
         return goals
 
-    def _inner(self, stage: Stage, now: float) -> dict[ChannelId, Clock]:
+    def _inner(self, stage: Stage) -> dict[ChannelId, Clock]:
         by_stage = {time.stage.id: time for time in self.stages}
-        return {c.id: _behind(by_stage[c.producer], c, now) for c in stage.inputs}
+        return {c.id: _behind(by_stage[c.producer], c) for c in stage.inputs}
 
     def is_due(self, goals: Mapping[StageId, Clock], now: float) -> bool:
         """Whether some timer fires where stages go that far."""
@@ -267,56 +404,69 @@ class GroupTime:
             for time in self.stages
         )
 
-    def orders(self, goals: Mapping[StageId, Clock], now: float) -> dict[StageId, TimeOrder]:
+    def orders(self, goals: Mapping[StageId, Clock]) -> dict[StageId, TimeOrder]:
         """Return what the tasks of each stage are told."""
-        return {
-            time.stage.id: time.order(goals[time.stage.id].watermark, now) for time in self.stages
-        }
+        return {time.stage.id: time.order(goals[time.stage.id].watermark) for time in self.stages}
 
     def reach(self, goals: Mapping[StageId, Clock]) -> None:
         """Go on to where a micro-batch has come, or where there was nothing to do on the way."""
         for time in self.stages:
             time.clock = goals[time.stage.id]
 
-    def news(self, now: float) -> dict[ChannelId, Clock]:
+    def news(self) -> dict[ChannelId, Clock]:
         """Return what those behind have not been told yet."""
-        by_stage = {time.stage.id: time for time in self.stages}
-        clocks = {c.id: _behind(by_stage[c.producer], c, now) for c in self.outputs}
-        news = {
-            c: clock
-            for c, clock in clocks.items()
-            # The end of input tells the last watermark.
-            if clock != self._told.get(c, Clock()) and clock.watermark < MAX_WATERMARK
-        }
+        news = self._untold()
         self._told |= news
         return news
 
-    def has_news(self, now: float) -> bool:
-        """Whether time has moved here, with no input: something became idle, or caught up."""
+    def _untold(self) -> dict[ChannelId, Clock]:
         by_stage = {time.stage.id: time for time in self.stages}
+        found = {}
         for channel in self.outputs:
-            clock = _behind(by_stage[channel.producer], channel, now)
-            if clock != self._told.get(channel.id, Clock()):
-                return True
-        goals = self.plan({}, end=False, now=now)
+            time = by_stage[channel.producer]
+            # Who goes on from a snapshot has heard something else before.
+            unheard = None if time.is_restored else Clock()
+            clock = _behind(time, channel)
+            # The end of input tells the last watermark.
+            if clock.watermark < MAX_WATERMARK and clock != self._told.get(channel.id, unheard):
+                found[channel.id] = clock
+        return found
+
+    def has_news(self) -> bool:
+        """Whether time has moved here, with no input: something became idle, or caught up."""
+        if self._untold():
+            return True
+        goals = self.plan({}, end=False)
         return any(goals[time.stage.id] != time.clock for time in self.stages)
 
     def calls(self, now: float) -> bool:
         """Whether there is something to do that needs no input."""
-        return self.is_due({t.stage.id: t.clock for t in self.stages}, now) or self.has_news(now)
+        return self.is_due({t.stage.id: t.clock for t in self.stages}, now) or self.has_news()
 
     def wait_seconds(self, now: float) -> float | None:
-        """Return in how many seconds a timer is due or something becomes idle, None for never."""
+        """Return in how many seconds a timer is due or a stream has its say, None for never."""
         waits = [
             at / 1000 - now for time in self.stages if (at := time.next_processing()) is not None
         ]
-        waits += [idle - now for t in self.stages if (idle := t.idle_at(now)) is not None]
+        waits += [w - now for t in self.stages if (w := t.wakes_at(self.interval)) is not None]
         return max(0.0, min(waits)) if waits else None
 
 
-def _behind(time: StageTime, channel: Channel, now: float) -> Clock:
+def _maker(node: Node, saved: OperatorTime, now: float) -> MakerTime:
+    assert node.watermarks is not None
+    own = node.watermarks.generator is not None
+    generators = UnitGenerators(node, saved.generators) if own else None
+    return MakerTime(node.watermarks, saved, now, generators)
+
+
+def _same(ends: ChannelEnds) -> tuple[str, int, int]:
+    """Return what makes an input of a step the same one in another attempt."""
+    return ends.producer.uid, ends.channel.input, ends.ordinal
+
+
+def _behind(time: StageTime, channel: Channel) -> Clock:
     node = next(n for n in time.stage.nodes if n.id == channel.source_node)
-    return time.behind(node, now)
+    return time.behind(node)
 
 
 def _resumed(saved: OperatorTime | None, stage: Stage) -> OperatorTime:
@@ -327,4 +477,5 @@ def _resumed(saved: OperatorTime | None, stage: Stage) -> OperatorTime:
     if set(names) == set(saved.units):
         return saved
     least = min(saved.units.values(), default=MIN_WATERMARK)
-    return replace(saved, units=dict.fromkeys(names, least))
+    # Nobody can say whose of them a generator would be.
+    return replace(saved, units=dict.fromkeys(names, least), idle=[], generators={})

@@ -84,6 +84,7 @@ class GroupLoop:
         self._time = GroupTime(
             [m.time for m in parts.members],
             [c for m in parts.members for c in m.stage.outputs if c.id in parts.outputs],
+            parts.settings.watermark_seconds,
         )
         # Known to the others before any of them starts.
         self._is_ahead()
@@ -124,9 +125,11 @@ class GroupLoop:
             if board.is_over:
                 self._tell_the_last()
                 return None
-            is_full = self._is_held_back()
+            is_blocked = self._is_blocked()
+            is_full = is_blocked or self._waits_its_turn()
             taken = given.take(self._next_size(), self._barriers, is_full=is_full)
             self._observe_alignment(taken)
+            self._look_at_time(taken, is_blocked=is_blocked, is_full=is_full)
             if taken is not None:
                 return taken
             if (self._has_news() or self._is_called()) and not is_full:
@@ -143,14 +146,29 @@ class GroupLoop:
             waits.append(self._time.wait_seconds(self._parts.clock()))
         return min((w for w in waits if w is not None), default=None)
 
-    def _is_held_back(self) -> bool:
-        """Whether no micro-batch with data may start, for the sake of those who consume it."""
+    def _look_at_time(self, taken: Taken | None, *, is_blocked: bool, is_full: bool) -> None:
+        if self._has_ended:
+            return
+        given, coordinator = self._parts.input, self._parts.coordinator
+        is_quiet = coordinator is not None and coordinator.quiet
+        self._time.look(
+            self._parts.clock(),
+            set() if taken is None else taken.units(),
+            held=is_blocked or is_quiet or given.held() is not None,
+            # A barrier goes before everything else that might be there.
+            asked=not is_full and (taken is None or taken.barrier is None),
+        )
+
+    def _is_blocked(self) -> bool:
+        """Whether no micro-batch with data may start, since others are behind."""
         if self._stage.is_source and self._is_ahead():
             return True
-        outputs = self._parts.outputs.values()
         # Backpressure: blocking inside a micro-batch would hold the consumer's cores.
-        if any(log.is_full() for log in outputs):
-            return True
+        return any(log.is_full() for log in self._parts.outputs.values())
+
+    def _waits_its_turn(self) -> bool:
+        """Whether a micro-batch with data comes sooner to its end if it starts a little later."""
+        outputs = self._parts.outputs.values()
         # Where all cost hardly more than empty ones, more of them at once only get in each
         # other's way: a record comes sooner if what was sent before it goes first, and takes
         # along what has come in the meantime.
@@ -158,7 +176,7 @@ class GroupLoop:
 
     def _is_ahead(self) -> bool:
         """Whether the source has to wait for others that it is aligned with."""
-        pace, aligned = self._parts.pace, self._head.time.aligned(self._parts.clock())
+        pace, aligned = self._parts.pace, self._head.time.aligned()
         for who, (alignment, clock) in aligned.items():
             if pace.tell(alignment, who, clock):
                 self._parts.board.change()
@@ -206,8 +224,8 @@ class GroupLoop:
 
     def _run_micro_batch(self, taken: Taken) -> None:
         now = self._parts.clock()
-        goals = self._time.plan(taken.clocks, end=taken.end_of_input, now=now)
-        order = self._order(taken, self._time.orders(goals, now))
+        goals = self._time.plan(taken.clocks, end=taken.end_of_input)
+        order = self._order(taken, self._time.orders(goals))
         closes = taken.end_of_input and any(m.wants_close() for m in self._members)
         is_due = self._time.is_due(goals, now)
         if taken.is_empty and not any(order.notices.values()) and not closes and not is_due:
@@ -334,7 +352,7 @@ class GroupLoop:
 
     def _announce(self) -> None:
         """Tell those behind how far event time has come, where that is new to them."""
-        for channel, clock in self._time.news(self._parts.clock()).items():
+        for channel, clock in self._time.news().items():
             self._parts.outputs[channel].append(Entry(EntryKind.WATERMARK, clock=clock))
 
     def _resize(self, done: Sequence[Done], seconds: float) -> None:

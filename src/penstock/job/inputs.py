@@ -36,6 +36,11 @@ class Taken:
         """Whether there is nothing to read in it."""
         return not any(w.ranges or w.segments for w in self.work)
 
+    def units(self) -> set[str]:
+        """Return what there is something to read of: splits, or subtasks behind an exchange."""
+        splits = {r.split for w in self.work for r in w.ranges}
+        return splits | {f"#{i}" for i, w in enumerate(self.work) if w.segments}
+
 
 @dataclass(frozen=True, slots=True)
 class Barriers:

@@ -25,7 +25,7 @@ from penstock.common.known_options import (
     STATE_LOCAL_DIR,
     WORK_DIR,
 )
-from penstock.common.pipeline_options import GLOBAL_JOB_PARAMETERS
+from penstock.common.pipeline_options import AUTO_WATERMARK_INTERVAL, GLOBAL_JOB_PARAMETERS
 from penstock.graph.groups import Transport
 from penstock.job.sizing import SizeLimits
 
@@ -42,6 +42,8 @@ class JobSettings:
     poll_seconds: float
     backend: str
     batch_mode: bool
+    watermark_seconds: float | None
+    """How often generators of the user's own are asked without records, None for never."""
     compact_after_deltas: int
     work_dir: Path | None
     local_dir: Path | None
@@ -74,6 +76,7 @@ def read_settings(
         poll_seconds=read(configuration, SOURCE_POLL_INTERVAL).total_seconds(),
         backend=read(configuration, STATE_BACKEND),
         batch_mode=batch_mode,
+        watermark_seconds=_watermark_seconds(configuration, batch_mode),
         compact_after_deltas=read(configuration, STATE_COMPACT_AFTER_DELTAS),
         work_dir=_path(read(configuration, WORK_DIR)),
         local_dir=_path(read(configuration, STATE_LOCAL_DIR)),
@@ -92,6 +95,13 @@ def _transport(exchange: str, batch_mode: bool) -> Transport | None:
     if batch_mode:
         return Transport.CHANNEL
     return None if exchange == "auto" else Transport(exchange)
+
+
+def _watermark_seconds(configuration: Configuration, batch_mode: bool) -> float | None:
+    # In BATCH mode nothing but the end of input moves time.
+    if batch_mode:
+        return None
+    return read(configuration, AUTO_WATERMARK_INTERVAL).total_seconds() or None
 
 
 def _path(text: str | None) -> Path | None:

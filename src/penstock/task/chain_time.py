@@ -6,10 +6,11 @@ from penstock.common.event_time import MIN_WATERMARK
 from penstock.datastream.timerservice import TimerService
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
+from penstock.task.generators import Generators
 from penstock.task.messages import TimeOrder, UnitTime
 from penstock.task.moment import Moment
 from penstock.task.timer_service import ClockService
-from penstock.task.timestamps import Generators, TimestampStep
+from penstock.task.timestamps import TimestampStep
 
 __all__ = ["ChainTime"]
 
@@ -25,7 +26,9 @@ class ChainTime:
         self._stage = stage
         self._order = order
         self._steps = {
-            node.id: TimestampStep(node, moment, generators, unit)
+            node.id: TimestampStep(
+                node, moment, generators, order.generators.get(node.id, {}), unit
+            )
             for node in stage.nodes
             if node.watermarks is not None
         }
@@ -44,9 +47,9 @@ class ChainTime:
         watermark = self._watermark_at(node)
         return ClockService(self.moment, lambda: watermark)
 
-    def units(self) -> dict[int, list[UnitTime]]:
-        """Return what the steps that make watermarks have seen."""
-        found = {node: step.units() for node, step in self._steps.items()}
+    def units(self, version: str) -> dict[int, list[UnitTime]]:
+        """Return what the steps that make watermarks have seen, in this task attempt."""
+        found = {node: step.units(version) for node, step in self._steps.items()}
         return {node: units for node, units in found.items() if units}
 
     def _watermark_at(self, node: Node) -> int:

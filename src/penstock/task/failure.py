@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,6 +49,8 @@ def not_iterable(error: BaseException, results: Any) -> BaseException:
 
 def fail_outside_records(step: str, method: str, error: BaseException) -> NoReturn:
     """Raise `error` again as the failure of a function's `open` or `close`."""
+    if isinstance(error, StepFailed):
+        raise error
     if isinstance(error, PenstockError):
         if getattr(error, "step", None):
             raise StepFailed(error) from error
@@ -55,6 +58,15 @@ def fail_outside_records(step: str, method: str, error: BaseException) -> NoRetu
     raise StepFailed(
         UserFunctionError(step, Called(method), _cause(error), user_traceback(error))
     ) from error
+
+
+@contextmanager
+def calling(step: str, method: str) -> Iterator[None]:
+    """Name the step and the method if what is called here fails."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        fail_outside_records(step, method, error)
 
 
 def _cause(error: BaseException) -> str:

@@ -33,6 +33,25 @@ class NextTimers(msgspec.Struct, frozen=True, array_like=True):
     processing: int | None = None
 
 
+class GeneratorState(msgspec.Struct, frozen=True):
+    """What travels of a watermark generator of the user's own; part of checkpoints."""
+
+    kind: str
+    """The name of its class."""
+    fields: bytes
+    """Pickled; the class itself is always that of the program."""
+
+
+class GivenGenerator(msgspec.Struct, frozen=True, array_like=True):
+    """A generator as a micro-batch goes on with it."""
+
+    state: GeneratorState
+    version: str = ""
+    """The task attempt that left it so, whose worker may have it still; empty for none."""
+    is_idle: bool = False
+    """Whether it said so, and nothing else since."""
+
+
 class UnitTime(msgspec.Struct, frozen=True, array_like=True):
     """A unit of a stream whose time is kept by itself, and how far it has come.
 
@@ -42,6 +61,8 @@ class UnitTime(msgspec.Struct, frozen=True, array_like=True):
     unit: str
     watermark: int
     is_idle: bool = False
+    generator: GeneratorState | None = None
+    """Of the user's own, behind the last record."""
 
 
 class TimeOrder(msgspec.Struct, frozen=True):
@@ -53,6 +74,8 @@ class TimeOrder(msgspec.Struct, frozen=True):
     """Behind its last record: event-time timers up to here fire."""
     behind: dict[int, int] = {}
     """Per step that makes watermarks, the one that steps behind it see."""
+    generators: dict[int, dict[str, GivenGenerator]] = {}
+    """Per step with generators of the user's own and unit, what the driver has of them."""
 
 
 class SubtaskWork(msgspec.Struct, frozen=True):

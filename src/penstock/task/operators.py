@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.common.metric_figures import StepFigures
@@ -32,9 +31,9 @@ from penstock.task.context import (
     SubtaskFacts,
     TaskRuntimeContext,
 )
-from penstock.task.failure import fail_outside_records
+from penstock.task.failure import calling
+from penstock.task.generators import Generators
 from penstock.task.messages import Notice, NoticeKind
-from penstock.task.timestamps import Generators
 
 _METHODS: dict[type[Function], str] = {
     MapFunction: "map",
@@ -67,7 +66,7 @@ class Operators:
         self._operator_states: dict[str, OperatorStates] = {}
         self.broadcast: BroadcastStates | None = None
         """What the broadcast side of the first operator keeps, if it has one; since `open`."""
-        self.generators: Generators = {}
+        self.generators = Generators()
         """Watermark generators of the user's own."""
         self._opened: dict[str, dict[str, tuple[Any, int]]] = {}
         for node in stage.nodes:
@@ -103,14 +102,14 @@ class Operators:
                 self.broadcast = BroadcastStates(node.name, states, node.broadcast_states)
             if _saves_itself(node, function):
                 context = InitializationContext(states, restored or bool(version))
-                with _calling(node.name, "initialize_state()"):
+                with calling(node.name, "initialize_state()"):
                     function.initialize_state(context)
             if isinstance(function, Function):
-                with _calling(node.name, "open()"):
+                with calling(node.name, "open()"):
                     function.open(self._contexts[node.uid])
                 self._opened[node.uid] = _seen(function)
         for channel, step, dealer in self._dealers:
-            with _calling(step, "open()"):
+            with calling(step, "open()"):
                 dealer.open(self._contexts_of(channel))
 
     def notify(self, notices: Sequence[Notice]) -> None:
@@ -120,10 +119,10 @@ class Operators:
                 if not isinstance(function, CheckpointListener) or not _is_users(node):
                     continue
                 if notice.kind is NoticeKind.COMPLETE:
-                    with _calling(node.name, "notify_checkpoint_complete()"):
+                    with calling(node.name, "notify_checkpoint_complete()"):
                         function.notify_checkpoint_complete(notice.checkpoint)
                 else:
-                    with _calling(node.name, "notify_checkpoint_aborted()"):
+                    with calling(node.name, "notify_checkpoint_aborted()"):
                         function.notify_checkpoint_aborted(notice.checkpoint)
 
     def snapshot(self, checkpoint_id: int) -> dict[str, bytes]:
@@ -136,7 +135,7 @@ class Operators:
             states = self._operator_states.get(node.uid)
             if states is None:
                 continue
-            with _calling(node.name, "snapshot_state()"):
+            with calling(node.name, "snapshot_state()"):
                 if _saves_itself(node, function):
                     function.snapshot_state(SnapshotContext(checkpoint_id))
                 versions[str(node.uid)] = states.encode()
@@ -146,10 +145,10 @@ class Operators:
         """Close every function object."""
         for node, function in self._functions:
             if isinstance(function, Function):
-                with _calling(node.name, "close()"):
+                with calling(node.name, "close()"):
                     function.close()
         for _, step, dealer in self._dealers:
-            with _calling(step, "close()"):
+            with calling(step, "close()"):
                 dealer.close()
 
     def take_counters(self) -> dict[str, dict[str, int]]:
@@ -161,7 +160,7 @@ class Operators:
         """Return what else functions measured in this micro-batch, by operator uid."""
         measured = {}
         for uid, context in self._contexts.items():
-            with _calling(context.get_task_name(), "a gauge"):
+            with calling(context.get_task_name(), "a gauge"):
                 if figures := context.get_metrics_group().take_figures():
                     measured[uid] = figures
         return measured
@@ -194,14 +193,6 @@ def _is_users(node: Node) -> bool:
 
 def _saves_itself(node: Node, function: Any) -> bool:
     return isinstance(function, CheckpointedFunction) and _is_users(node)
-
-
-@contextmanager
-def _calling(step: str, method: str) -> Iterator[None]:
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        fail_outside_records(step, method, error)
 
 
 def _seen(function: Function) -> dict[str, tuple[Any, int]]:

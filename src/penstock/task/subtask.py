@@ -236,7 +236,7 @@ class _Run:
             state=state,
             operator_state=operator_state,
             timers=self._timers,
-            times=times.units(),
+            times=times.units(str(self._staged)),
             snapshot=self._snapshot,
             counters=self._operators.take_counters(),
             figures=self._operators.take_figures(),

@@ -84,11 +84,16 @@ def test_chaining_may_be_switched_off_by_its_key() -> None:
 
 
 KEPT = {
-    "auto_watermark_interval": 7,
     "latency_tracking_interval": 8,
     "task_cancellation_interval": 9,
     "task_cancellation_timeout": 10,
 }
+
+
+def test_the_time_between_watermarks_is_a_setting() -> None:
+    config = environment().get_config()
+    assert config.get_auto_watermark_interval() == 200
+    assert config.set_auto_watermark_interval(7).get_auto_watermark_interval() == 7
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -305,6 +305,7 @@ def test_steps_behind_a_side_output_have_their_own_identity() -> None:
 def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them() -> None:
     from penstock.task.chain import Chain
     from penstock.task.chain_time import ChainTime
+    from penstock.task.generators import Generators
     from penstock.task.messages import TimeOrder
     from penstock.task.moment import Moment
 
@@ -314,6 +315,6 @@ def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them() -> None:
     (stage,) = plan_of(env).stages
     written: list[Any] = []
     sink = stage.nodes[-1]
-    time = ChainTime(stage, Moment(), TimeOrder(), {}, "#0")
+    time = ChainTime(stage, Moment(), TimeOrder(), Generators(), "#0")
     chain = Chain(stage, {}, {sink.id: written.append}, time)
     assert chain.behind(stage.nodes[-2]).__qualname__ == chain.into(sink).__qualname__

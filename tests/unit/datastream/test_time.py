@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -29,6 +30,8 @@ from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.functions import KeyedCoProcessFunction
 from penstock.errors import PenstockError, StepError, UserFunctionError
 from penstock.job.launch import LaunchedJob
+from penstock.task import subtask
+from penstock.task.messages import Instruction
 from penstock.testing import (
     Burst,
     Idle,
@@ -229,6 +232,34 @@ def _settle(watched: WatchedSubmitter) -> None:
         time.sleep(0.15)
 
 
+class Tells(KeyedProcessFunction[str, Event, Any]):
+    """Tells what time its timer has, in both domains."""
+
+    def process_element(self, value: Event, ctx: Any) -> Iterable[Any]:
+        service = ctx.timer_service()
+        service.register_processing_time_timer(service.current_processing_time() + 1)
+        service.register_event_time_timer(7)
+        yield from ()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        for _ in range(2):
+            yield ctx.time_domain().name, ctx.timestamp() == timestamp
+
+
+def test_what_a_processing_time_timer_emits_has_no_event_time() -> None:
+    stream = events(environment(), [Burst([("a", 5)]), Pause(0.3)])
+    seen = collected(stream.key_by(first).process(Tells()).process(Stamps()))
+    assert sorted(seen) == [
+        *[(("EVENT_TIME", True), 7)] * 2,
+        *[(("PROCESSING_TIME", True), NO_TIMESTAMP)] * 2,
+    ]
+
+
+class Stamps(ProcessFunction[Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        yield value, ctx.timestamp()
+
+
 def test_processing_time_timers_that_are_not_due_at_the_end_do_not_fire() -> None:
     stream = environment().from_collection([("a", 100_000)])
     assert [s[0] for s in collected(stream.key_by(first).process(Clocked()))] == ["record"]
@@ -260,6 +291,237 @@ def test_a_generator_of_the_users_own_says_how_late_it_is() -> None:
     script = bursts([("a", 50)], [("mark", 7)], [("b", 8)])
     seen = collected(events(environment(), script, strategy).process(Seen()))
     assert [s[2] for s in seen] == [MIN_WATERMARK, MIN_WATERMARK, 7]
+
+
+class Counts(WatermarkGenerator):
+    """Gives the number of records it has seen."""
+
+    made: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.made.append(1)
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.seen += 1
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.emit_watermark(self.seen)
+
+
+class CountsInSlots(WatermarkGenerator):
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.seen += 1
+        output.emit_watermark(self.seen)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+class OtherWorkers(WatchedSubmitter):
+    """Lets every micro-batch run where nothing is left of those before."""
+
+    def before(self, instruction: Instruction) -> None:
+        subtask._live.clear()
+
+
+def counted(kind: type[WatermarkGenerator]) -> WatermarkStrategy:
+    return WatermarkStrategy.for_generator(kind).with_timestamp_assigner(Second())
+
+
+ONE_BY_ONE = bursts([("a", 1)], [("b", 1)], [("c", 1)], [("d", 1)])
+
+
+@pytest.mark.parametrize("kind", [Counts, CountsInSlots])
+def test_a_generator_keeps_its_fields_in_whichever_worker_it_goes_on(
+    kind: type[WatermarkGenerator],
+) -> None:
+    env = OtherWorkers().watch(environment())
+    seen = collected(events(env, ONE_BY_ONE, counted(kind)).process(Seen()))
+    assert [s[2] for s in seen] == [MIN_WATERMARK, 1, 2, 3]
+
+
+def test_a_generator_is_made_once_where_its_worker_keeps_up() -> None:
+    Counts.made.clear()
+    env = environment(pipeline__auto_watermark_interval="0 ms")
+    seen = collected(events(env, ONE_BY_ONE, counted(Counts)).process(Seen()))
+    assert [s[2] for s in seen] == [MIN_WATERMARK, 1, 2, 3]
+    assert len(Counts.made) == 1
+
+
+def test_a_generator_that_is_asked_by_the_driver_goes_on_in_the_task() -> None:
+    env = environment(pipeline__auto_watermark_interval="5 ms")
+    script = [Burst([("a", 1)]), Pause(0.1), Burst([("b", 1)]), Pause(0.1), Burst([("c", 1)])]
+    seen = collected(events(env, script, counted(Asked)).process(Seen()))
+    marks = [s[2] for s in seen]
+    assert marks[0] == MIN_WATERMARK
+    # One for each micro-batch, and one for each time the driver asked in between.
+    assert marks[1] > 1
+    assert marks[2] > marks[1] + 1
+
+
+class Asked(WatermarkGenerator):
+    """Gives the number of times it was asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        pass
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        self.times += 1
+        output.emit_watermark(self.times)
+
+
+@pytest.mark.parametrize("behind_an_exchange", [False, True])
+def test_a_generator_comes_back_from_a_savepoint(tmp_path: Path, behind_an_exchange: bool) -> None:
+    def launch(script: list[Any], restored: str | None = None) -> tuple[LaunchedJob, Path]:
+        settings = {} if restored is None else {"execution__state_recovery__path": restored}
+        env = environment(
+            execution__checkpointing__dir=str(tmp_path / "checkpoints"),
+            execution__checkpointing__interval="20 ms",
+            **settings,
+        )
+        out = tmp_path / ("first" if restored is None else "second")
+        if behind_an_exchange:
+            plain = env.from_source(ScriptedSource(script), WatermarkStrategy.no_watermarks(), "e")
+            stream = plain.uid("events").rebalance()
+            stream = stream.assign_timestamps_and_watermarks(counted(Counts)).uid("times")
+        else:
+            stream = events(env, script, counted(Counts)).uid("events")
+        told = stream.process(Seen()).uid("seen").map(str, Types.STRING()).uid("text")
+        sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+        policy = RollingPolicy.on_checkpoint_rolling_policy()
+        told.sink_to(sink.with_rolling_policy(policy).build()).uid("out")
+        return env._launch("counted"), out
+
+    one = [Burst([("a", 1), ("b", 1)]), Pause(0.03), Burst([("c", 1)])]
+    job, out = launch([*one, Idle()])
+    eventually(lambda: len(read_lines(out)) == 3)
+    path = job.stop(str(tmp_path / "savepoints"), drain=False).result(20)
+    assert job.wait_for_end(20)
+    job, out = launch([*one, Burst([("d", 1)]), Pause(0.03), Burst([("e", 1)])], str(path))
+    job.run_to_the_end()
+    assert sorted(read_lines(out))[-2:] == ["('d', 1, 3)", "('e', 1, 4)"]
+
+
+class Locked(Counts):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class LeavesItsLock(Locked):
+    def __getstate__(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+
+def test_a_generator_that_cannot_be_pickled_is_named_with_its_step() -> None:
+    stream = events(environment(), ONE_BY_ONE, counted(Locked)).process(Seen())
+    with pytest.raises(StepError, match=r"(?s)'Source: events'.*a Locked cannot be pickled.*lock"):
+        collected(stream)
+
+
+def test_a_generator_may_leave_out_what_cannot_be_pickled() -> None:
+    env = OtherWorkers().watch(environment())
+    seen = collected(events(env, ONE_BY_ONE, counted(LeavesItsLock)).process(Seen()))
+    assert [s[2] for s in seen] == [MIN_WATERMARK, 1, 2, 3]
+
+
+class Raises(Marks):
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        raise RuntimeError
+
+
+def test_a_generator_that_raises_is_named_with_its_step() -> None:
+    stream = events(environment(), ONE_BY_ONE, counted(Raises)).process(Seen())
+    with pytest.raises(UserFunctionError, match=r"'Source: events'.*on_periodic_emit"):
+        collected(stream)
+
+
+class Lags(WatermarkGenerator):
+    """Goes by the clock of the machine, not by records."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        pass
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.emit_watermark(int(time.time() * 1000) - 100)
+
+
+class Now(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(time.time() * 1000)
+
+
+class Later(KeyedProcessFunction[str, Event, Any]):
+    """Sets a timer so many behind the event time of each record."""
+
+    def process_element(self, value: Event, ctx: Any) -> Iterable[Any]:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + value[1])
+        yield from ()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        yield "timer"
+
+
+@pytest.mark.parametrize("exchange", ["channel", "shuffle"])
+def test_a_generator_that_goes_by_the_clock_fires_timers_in_silence(exchange: str) -> None:
+    watched = WatchedSubmitter()
+    env = watched.watch(environment(penstock__exchange=exchange))
+    strategy = WatermarkStrategy.for_generator(Lags).with_timestamp_assigner(Now())
+    stream = events(env, [Burst([("a", 50), ("b", 100_000)]), Idle()], strategy)
+    with stream.key_by(first).process(Later()).execute_and_collect() as records:
+        assert next(records) == "timer"
+        _settle(watched)
+        ran = len(watched.instructions)
+        # The watermark moves on, and the other timer is far away.
+        time.sleep(0.6)
+        assert len(watched.instructions) == ran
+
+
+class Late(KeyedProcessFunction[str, Event, Any]):
+    """Takes its time, and tells of records behind the watermark."""
+
+    def process_element(self, value: Event, ctx: Any) -> Iterable[Any]:
+        if value[0] == "held":
+            time.sleep(0.02)
+            if ctx.timestamp() <= ctx.timer_service().current_watermark():
+                yield value
+
+
+def test_a_source_is_not_idle_while_a_full_channel_holds_it_back() -> None:
+    env = environment(
+        execution__checkpointing__interval="50 ms",
+        penstock__micro_batch__max_records="10",
+        penstock__channel__max_records="10",
+    )
+    idle = ASCENDING.with_idleness(Duration.of_millis(100))
+    held = events(env, [Burst([("held", n)]) for n in range(60)], idle)
+    ahead = events(env, [Burst([("ahead", 100_000)]), Pause(3)])
+    assert collected(held.union(ahead).key_by(first).process(Late())) == []
+
+
+def test_a_source_is_not_idle_while_it_waits_for_its_group() -> None:
+    env = environment(execution__checkpointing__interval="50 ms")
+    pace = ASCENDING.with_watermark_alignment("pace", Duration.of_millis(10))
+    script: list[Any] = []
+    for n in range(20):
+        script += [Burst([("held", n * 10)]), Pause(0.01)]
+    held = events(env, script, pace.with_idleness(Duration.of_millis(150)))
+    slow: list[Any] = []
+    for n in range(0, 200, 50):
+        slow += [Burst([("slow", n)]), Pause(0.5)]
+    ahead = events(env, [Burst([("ahead", 100_000)]), Pause(3)])
+    late = held.union(ahead).key_by(first).process(Late())
+    nothing = events(env, slow, pace).filter(lambda _: False)
+    assert collected(late.union(nothing)) == []
 
 
 class NoNumber(TimestampAssigner):
