@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 import pytest
@@ -33,11 +33,13 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Run the quick tests first: a broken unit should not wait for a JVM.
 
     Of those on Spark the ones with Kafka come first: only a JVM that is started with Spark's Kafka
-    reader has it.
+    reader has it. Where two processes share the work, all that use a JVM of this process stay
+    together, and so do those of a file.
     """
     tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1}
 
@@ -47,6 +49,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return number, number == 2 and "kafka" not in names
 
     items.sort(key=place)
+    for item in items:
+        group = "spark" if place(item)[0] == tier["spark"] else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    return (yield)
 
 
 def must_be_here() -> bool:
