@@ -13,10 +13,14 @@ from penstock.datastream.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from penstock.datastream.window.assigners import MergingWindowAssigner
+from penstock.datastream.window.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    MergingWindowAssigner,
+)
 from penstock.datastream.window.operation import WindowOperation
 from penstock.datastream.window.trigger import TriggerResult
-from penstock.datastream.window.triggers import EventTimeTrigger
+from penstock.datastream.window.triggers import CountTrigger, EventTimeTrigger
 from penstock.datastream.window.windows import MAX_LONG_VALUE
 from penstock.errors import Called
 from penstock.state.keyed import KeyedStates
@@ -83,6 +87,7 @@ class WindowOperator:
         metrics = parts.runtime_context.get_metrics_group()
         self._fires_at_end = type(operation.trigger) is EventTimeTrigger
         """Whether a timer can only be the window's end or the end of its lateness."""
+        self._ends_by_firing = _is_full_when_it_fires(operation)
         self._trigger_context = TriggerContext(moment, parts.timers, self.windows, metrics)
         self.contents = contents_of(operation, self.windows, self._trigger_context)
         self._assigner_context = AssignerContext(moment, parts.runtime_context)
@@ -131,6 +136,8 @@ class WindowOperator:
         result = self._trigger.on_element(value, timestamp, window, self._trigger_context)
         if result is not CONTINUE:
             self._act(result, window, number, contents_number)
+            if self._ends_by_firing:
+                self._end(window, namespace, number, contents_number)
         self._register_cleanup(window)
         return True
 
@@ -313,3 +320,17 @@ class WindowOperator:
 
             return process_all
         return lambda window, given: given
+
+
+def _is_full_when_it_fires(operation: WindowOperation) -> bool:
+    """Tell whether a window fires with its last record: windows of a number, by their default.
+
+    No time ends them, so nothing else would ever take them away.
+    """
+    assigner, trigger = operation.assigner, operation.trigger
+    if (
+        type(assigner) is CountTumblingWindowAssigner
+        or type(assigner) is CountSlidingWindowAssigner
+    ):
+        return type(trigger) is CountTrigger and trigger._window_size == assigner._window_size
+    return False

@@ -95,6 +95,54 @@ def test_sliding_count_windows_begin_at_every_slide() -> None:
     ]
 
 
+class Noting(ProcessWindowFunction[int, Any, str, Any]):
+    """Keeps state per window, and takes it away with the window."""
+
+    NOTE = ValueStateDescriptor("note", Types.LONG())
+
+    def process(self, key: str, context: Any, elements: Iterable[int]) -> Any:
+        note = context.window_state().get_state(self.NOTE)
+        note.update(context.window().id)
+        yield list(elements)
+
+    def clear(self, context: Any) -> None:
+        context.window_state().get_state(self.NOTE).clear()
+
+
+COUNTED: dict[str, Callable[[], DataStream]] = {
+    "process": lambda: stream().key_by(lambda v: v).count_window(3).process(Noting()),
+    "reduce": lambda: stream().key_by(lambda v: v).count_window(3).reduce(lambda a, b: a + b),
+    "sliding": lambda: stream().key_by(lambda v: v).count_window(3, 2).process(Noting()),
+    "with gaps": lambda: stream().key_by(lambda v: v).count_window(2, 3).process(Noting()),
+    "evicted": lambda: (
+        stream().key_by(lambda v: v).count_window(3).evictor(CountEvictor.of(2)).process(Noting())
+    ),
+    "all": lambda: stream().count_window_all(3).process(AllLists()),
+    "all, sliding": lambda: stream().count_window_all(3, 1).reduce(lambda a, b: a + b),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_a_count_window_that_has_fired_leaves_nothing_behind(kind: str) -> None:
+    windows = Windows(operation_of(COUNTED[kind]()))
+    fired = 0
+    for number in range(0, 300, 10):
+        fired += len(windows.batch(events(*range(number, number + 10))))
+        # The number of records so far, and at most two windows that are not full, each with its
+        # own count.
+        assert windows.entries() <= 5
+    assert fired >= 99
+
+
+def test_a_count_window_with_a_trigger_of_its_own_is_kept() -> None:
+    triggered = stream().key_by(lambda v: v).count_window(4).trigger(CountTrigger.of(2))
+    assert values(lists(triggered).batch(events(1, 2, 3, 4, 5, 6))) == [
+        ("a", [1, 2]),
+        ("a", [1, 2, 3, 4]),
+        ("a", [5, 6]),
+    ]
+
+
 def test_a_global_window_never_fires_by_itself_and_purging_empties_it() -> None:
     assert values(lists(keyed(GlobalWindows.create())).batch(events(1, 2, 3), END)) == []
     fires = keyed(GlobalWindows.create()).trigger(CountTrigger.of(2))
