@@ -61,6 +61,94 @@ class SlicedModel:
         return key, start, start + self._size, tuple(sorted(self._held[key, start]))
 
 
+class CountModel:
+    """Windows of so many records of a key, a new one at every slide."""
+
+    def __init__(self, size: int, slide: int) -> None:
+        self._size, self._slide = size, slide
+        self._came: dict[Any, list[Any]] = {}
+
+    def batch(self, events: Sequence[Event]) -> list[Fired]:
+        """Return the windows that are full now, each with its number in place of its ends."""
+        fired = []
+        for event in events:
+            came = self._came.setdefault(event.key, [])
+            came.append(event.value)
+            number, rest = divmod(len(came) - self._size, self._slide)
+            if number >= 0 and not rest:
+                fired.append((event.key, number, number, tuple(came[-self._size :])))
+        return fired
+
+    def unfinished(self) -> int:
+        """Return how many windows hold something and are not full."""
+        return sum(
+            len(came) - start < self._size
+            for came in self._came.values()
+            for start in range(0, len(came), self._slide)
+        )
+
+
+class ClockModel:
+    """Windows of a size at every slide, by the clock: they fire before the records of a batch."""
+
+    def __init__(self, size: int, slide: int, offset: int) -> None:
+        self._size, self._slide, self._offset = size, slide, offset
+        self._held: dict[tuple[Any, int], list[Any]] = {}
+
+    def batch(self, events: Sequence[Event], now: int) -> list[Fired]:
+        over = [window for window in self._held if window[1] + self._size - 1 <= now]
+        fired = [
+            (key, start, start + self._size, tuple(sorted(self._held.pop((key, start)))))
+            for key, start in over
+        ]
+        for event in events:
+            for start in range(now, now - self._size, -1):
+                if (start - self._offset) % self._slide == 0:
+                    self._held.setdefault((event.key, start), []).append(event.value)
+        return fired
+
+
+class ContinuousModel:
+    """Tumbling windows that fire at multiples of an interval too, from their first record on."""
+
+    def __init__(self, size: int, interval: int, lateness: int) -> None:
+        self._size, self._interval, self._lateness = size, interval, lateness
+        self._held: dict[tuple[Any, int], list[Any]] = {}
+        self._next: dict[tuple[Any, int], int] = {}
+        self._watermark = -(2**63)
+
+    def batch(self, events: Sequence[Event], watermark: int) -> Given:
+        given, before = Given(), self._watermark
+        for event in events:
+            window = event.key, event.time - event.time % self._size
+            last = window[1] + self._size - 1
+            if last + self._lateness <= before:
+                given.late.append(event.value)
+                continue
+            self._held.setdefault(window, []).append(event.value)
+            if last <= before:
+                given.at_once.append(self._fired(window))
+            else:
+                after = event.time - event.time % self._interval + self._interval
+                self._next.setdefault(window, after)
+        for window in list(self._held):
+            last = window[1] + self._size - 1
+            while window in self._next and self._next[window] <= min(watermark, last - 1):
+                given.behind.append(self._fired(window))
+                self._next[window] += self._interval
+            if before < last <= watermark:
+                given.behind.append(self._fired(window))
+            if last + self._lateness <= watermark:
+                del self._held[window]
+                self._next.pop(window, None)
+        self._watermark = watermark
+        return given
+
+    def _fired(self, window: tuple[Any, int]) -> Fired:
+        key, start = window
+        return key, start, start + self._size, tuple(sorted(self._held[window]))
+
+
 class SessionModel:
     """Sessions: the records that hang together, each within a gap behind another."""
 

@@ -14,19 +14,34 @@ from penstock.common import Time, Types
 from penstock.datastream import OutputTag
 from penstock.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from penstock.datastream.window import (
+    ContinuousEventTimeTrigger,
+    CountEvictor,
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    CountWindow,
     EventTimeSessionWindows,
     EventTimeTrigger,
     PurgingTrigger,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
     WindowAssigner,
 )
 from penstock.datastream.window.operation import WindowOperation
 from penstock.datastream.windowed_stream import WindowedStream
 from tests.unit.support import environment
 from tests.unit.task.window.harness import Event, Windows, operation_of, split
-from tests.unit.task.window.model import Fired, Given, SessionModel, SlicedModel
+from tests.unit.task.window.model import (
+    ClockModel,
+    ContinuousModel,
+    CountModel,
+    Fired,
+    Given,
+    SessionModel,
+    SlicedModel,
+)
 
 LATE = OutputTag("late", Types.LONG())
 END = 2**63 - 1
@@ -48,16 +63,21 @@ class Sorted(AggregateFunction[int, list[int], tuple[int, ...]]):
         return [*acc_a, *acc_b]
 
 
+def ends(window: Any) -> tuple[int, int]:
+    if isinstance(window, CountWindow):
+        return window.id, window.id
+    return window.start, window.end
+
+
 class Tell(WindowFunction[Any, Fired, Any, Any]):
     def apply(self, key: Any, window: Any, inputs: Any) -> Any:
         (values,) = inputs
-        yield key, window.start, window.end, values
+        yield key, *ends(window), values
 
 
 class TellAll(ProcessWindowFunction[int, Fired, Any, Any]):
     def process(self, key: Any, context: Any, elements: Any) -> Any:
-        window = context.window()
-        yield key, window.start, window.end, tuple(sorted(elements))
+        yield key, *ends(context.window()), tuple(sorted(elements))
 
 
 class GapOfValue(SessionWindowTimeGapExtractor):
@@ -202,3 +222,107 @@ def test_each_value_is_in_one_result_where_windows_are_purged(
         seen += [*late, *(value for f in fired for value in f[3])]
     assert sorted(seen) == sorted(e.value for events, _, _ in case.batches for e in events)
     assert windows.entries() == 0
+
+
+KEEPING = {"folded": aggregated, "all records kept": processed}
+
+
+def befall(windows: Windows, events: list[Event], befalls: str) -> None:
+    if befalls == "crash":
+        windows.crash()
+    if befalls == "lost try":
+        windows.batch(events, publish=False)
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+@settings(max_examples=60, deadline=None)
+@given(case=cases(), size=st.integers(1, 6), slide=st.integers(0, 8))
+def test_count_windows_give_what_the_model_says(
+    kept: str, case: Case, size: int, slide: int
+) -> None:
+    assigner: WindowAssigner[Any, Any] = CountTumblingWindowAssigner(size)
+    if slide:
+        assigner = CountSlidingWindowAssigner(size, slide)
+    windows, model = Windows(KEEPING[kept](windowed(assigner, 0))), CountModel(size, slide or size)
+    keys = set()
+    for events, _, befalls in case.batches:
+        befall(windows, events, befalls)
+        keys |= {event.key for event in events}
+        assert [out.value for out in windows.batch(events)] == model.batch(events)
+        # How many records a key had; what a window holds, and how many that are.
+        assert windows.entries() == len(keys) + 2 * model.unfinished()
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+@settings(max_examples=60, deadline=None)
+@given(
+    case=cases(),
+    slide=st.integers(1, 8),
+    more=st.sampled_from([0, 0, 1, 5, 12]),
+    offset=st.integers(0, 7),
+)
+def test_processing_time_windows_give_what_the_model_says(
+    kept: str, case: Case, slide: int, more: int, offset: int
+) -> None:
+    size, offset = slide + more, offset % slide
+    assigner: WindowAssigner[Any, Any] = TumblingProcessingTimeWindows(size, offset)
+    if more:
+        assigner = SlidingProcessingTimeWindows(size, slide, offset)
+    windows, model = Windows(KEEPING[kept](windowed(assigner, 0))), ClockModel(size, slide, offset)
+    # The watermarks of a case are the times of its micro-batches.
+    for events, windows.now, befalls in case.batches:
+        befall(windows, events, befalls)
+        fired, late = split(windows.batch(events))
+        assert sorted(fired) == sorted(model.batch(events, windows.now))
+        assert [f[2] for f in fired] == sorted(f[2] for f in fired)
+        assert late == []
+    assert windows.entries() == 0
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+@settings(max_examples=60, deadline=None)
+@given(
+    case=cases(),
+    size=st.integers(1, 20),
+    interval=st.integers(1, 9),
+    lateness=st.sampled_from([0, 3, 15]),
+)
+def test_windows_that_fire_at_intervals_give_what_the_model_says(
+    kept: str, case: Case, size: int, interval: int, lateness: int
+) -> None:
+    stream = windowed(TumblingEventTimeWindows(size, 0), lateness)
+    windows = Windows(KEEPING[kept](stream.trigger(ContinuousEventTimeTrigger(interval))))
+    model = ContinuousModel(size, interval, lateness)
+    for events, watermark, befalls in case.batches:
+        befall(windows, events, befalls)
+        expected = model.batch(events, watermark)
+        fired, late = split(windows.batch(events, watermark))
+        assert late == expected.late
+        assert fired[: len(expected.at_once)] == expected.at_once
+        assert sorted(fired[len(expected.at_once) :]) == sorted(expected.behind)
+    assert windows.entries() == 0
+
+
+@pytest.mark.parametrize("kept", KEEPING)
+@settings(max_examples=40, deadline=None)
+@given(
+    case=cases(),
+    size=st.integers(1, 20),
+    most=st.integers(1, 4),
+    lateness=st.sampled_from([0, 15]),
+)
+def test_windows_with_an_evictor_give_the_last_of_what_the_model_says(
+    kept: str, case: Case, size: int, most: int, lateness: int
+) -> None:
+    stream = windowed(TumblingEventTimeWindows(size, 0), lateness).evictor(CountEvictor.of(most))
+    model = SlicedModel(size, size, 0, lateness)
+
+    def last(fired: list[Fired]) -> list[Fired]:
+        # Values are numbered as they come.
+        return [(*window, values[-most:]) for *window, values in fired]
+
+    def batch(events: list[Event], watermark: int) -> Given:
+        given = model.batch(events, watermark)
+        return Given(last(given.at_once), last(given.behind), given.late)
+
+    run(Windows(KEEPING[kept](stream)), batch, case, grouped=False)
