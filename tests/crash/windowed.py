@@ -1,93 +1,41 @@
-"""The windowed job that is killed: `python -m tests.crash.windowed SHAPE.json` runs it, or goes on.
+"""Windows in the job that is killed.
 
 Numbers whose times are in disorder → tumbling windows that take all that comes late and are emptied
-when they fire, and sessions that wait for it → files. So every number is in one line of a tumbling
-window, and the sessions are those that could be drawn by hand.
+when they fire, and sessions that wait for it. So every number is in one line of a tumbling window,
+and the sessions are those that could be drawn by hand.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-import msgspec
-
-from penstock.common import Configuration, Duration, Encoder, Types, WatermarkStrategy
-from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.connectors import DataGeneratorSource, RateLimiterStrategy
-from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
+from penstock.common import Types
+from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.window import (
     EventTimeSessionWindows,
     EventTimeTrigger,
     PurgingTrigger,
     TumblingEventTimeWindows,
 )
-from penstock.testing import run_inline
+from tests.crash.shaped import Shape, numbers, timed
 from tests.unit.datastream.windowed_program import (
-    DISORDER,
     GAP,
     SIZE,
     Collect,
     Tell,
-    TimeOf,
     session_lines,
     time_of,
 )
 from tests.unit.job.counting import KEYS
 
-JOB = "windowed"
 FOREVER = 10**9
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """How much of the job there is, how fast it comes, and where it runs."""
-
-    directory: str
-    records: int
-    per_second: float
-    spark: bool = False
-    interval_ms: int = 30
-    backend: str = "hashmap"
-
-    @property
-    def output(self) -> Path:
-        return Path(self.directory) / "out"
-
-    @property
-    def checkpoints(self) -> Path:
-        return Path(self.directory) / "checkpoints"
-
-
-def build(shape: Shape) -> StreamExecutionEnvironment:
-    settings = {
-        "penstock.job-id": JOB,
-        "execution.checkpointing.dir": str(shape.checkpoints),
-        "execution.checkpointing.interval": f"{shape.interval_ms} ms",
-        "penstock.work-dir": str(Path(shape.directory) / "work"),
-        "penstock.state.local-dir": str(Path(shape.directory) / "local"),
-        "penstock.source.poll-interval": "10 ms",
-        "state.backend.type": shape.backend,
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": "20",
-        "restart-strategy.fixed-delay.delay": "10 ms",
-        "spark.master": "local[2]",
-    }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    env.set_parallelism(2)
-    if not shape.spark:
-        run_inline(env)
-    pace = RateLimiterStrategy.per_second(shape.per_second)
-    source = DataGeneratorSource(int, shape.records, pace, Types.LONG())
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-
-    def timed(disorder: int) -> WatermarkStrategy:
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(disorder))
-        return strategy.with_timestamp_assigner(TimeOf())
-
-    late = numbers.assign_timestamps_and_watermarks(timed(0)).uid("late")
+def build(env: StreamExecutionEnvironment, shape: Shape) -> DataStream:
+    all_numbers = numbers(env, "numbers", shape.records, shape.per_second)
+    late = all_numbers.assign_timestamps_and_watermarks(timed(disorder=0)).uid("late")
     tumbling = (
         late.key_by(lambda n: n % KEYS, Types.LONG())
         .window(TumblingEventTimeWindows(SIZE, 0))
@@ -95,16 +43,13 @@ def build(shape: Shape) -> StreamExecutionEnvironment:
         .allowed_lateness(FOREVER)
         .process(Tell("tumbling"), Types.STRING())
     )
-    in_time = numbers.assign_timestamps_and_watermarks(timed(DISORDER)).uid("in time")
+    in_time = all_numbers.assign_timestamps_and_watermarks(timed()).uid("in time")
     sessions = (
         in_time.key_by(lambda n: n % KEYS, Types.LONG())
         .window(EventTimeSessionWindows(GAP))
         .aggregate(Collect(), Tell("session"), Types.LIST(Types.LONG()), Types.STRING())
     )
-    rows = FileSink.for_row_format(str(shape.output), Encoder.simple_string_encoder())
-    sink = rows.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
-    tumbling.uid("tumbling").union(sessions.uid("sessions")).sink_to(sink).uid("files")
-    return env
+    return tumbling.uid("tumbling").union(sessions.uid("sessions"))
 
 
 def faults(records: int, lines: Sequence[str]) -> list[str]:
@@ -124,13 +69,3 @@ def faults(records: int, lines: Sequence[str]) -> list[str]:
                     found.append(f"{number} is in {line}")
     found += [f"{n} is in {seen[n]} windows" for n in range(records) if seen[n] != 1]
     return found
-
-
-def main(path: Path) -> int:
-    build(msgspec.json.decode(path.read_bytes(), type=Shape)).execute(JOB)
-    print("finished")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
