@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyspark.sql import functions as f
 from penstock.common import Configuration, Encoder, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.errors import InvalidJobError, StreamQueryError
+from penstock.errors import BadCheckpointError, InvalidJobError, JobCancelledError, StreamQueryError
 from penstock.spark.session import open_session
 from penstock.testing import read_lines
 
@@ -105,21 +106,51 @@ def test_a_query_that_fails_is_told_with_its_reason(spark: SparkSession, tmp_pat
         env.execute("fails")
 
 
-def test_a_savepoint_holds_the_query(spark: SparkSession, tmp_path: Path) -> None:
+def wait_for_output(directory: Path) -> None:
+    give_up = time.monotonic() + 120
+    while not directory.exists() or not read_lines(directory):
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def test_a_savepoint_holds_the_query_wherever_it_is_moved_to(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write_files(tmp_path / "in", range(2))
     env = environment(tmp_path)
     to_files(env, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=False)
     client = env.execute_async("stopped")
-    give_up = time.monotonic() + 120
-    while not (tmp_path / "out").exists() or not read_lines(tmp_path / "out"):
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_for_output(tmp_path / "out")
     savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    client.get_job_execution_result().result()
+    moved = Path(savepoint).rename(tmp_path / "moved")
+    shutil.rmtree(tmp_path / "checkpoints")
     write_files(tmp_path / "in", range(2, 4))
-    again = environment(tmp_path, **{"execution.state-recovery.path": savepoint})
+    again = environment(tmp_path, **{"execution.state-recovery.path": str(moved)})
     to_files(again, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=True)
     again.execute("goes on")
     assert sorted(map(int, read_lines(tmp_path / "out"))) == list(range(4 * PER_FILE))
+
+
+def test_a_damaged_file_of_the_query_is_found_before_the_query_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "in", range(2))
+    retain = "execution.checkpointing.externalized-checkpoint-retention"
+    settings = {retain: "RETAIN_ON_CANCELLATION"}
+    env = environment(tmp_path, **settings)
+    to_files(env, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=False)
+    client = env.execute_async("damaged")
+    wait_for_output(tmp_path / "out")
+    client.cancel().result()
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result()
+    for damaged in tmp_path.glob("checkpoints/*/connectors/*/*/snapshots/*/query/offsets/0"):
+        damaged.write_bytes(damaged.read_bytes()[::-1])
+    again = environment(tmp_path, **settings)
+    to_files(again, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=True)
+    with pytest.raises(BadCheckpointError, match=r"query/offsets/0 cannot be used: its checksum"):
+        again.execute("damaged")
 
 
 def test_what_is_no_stream_in_append_mode_is_refused(spark: SparkSession, tmp_path: Path) -> None:

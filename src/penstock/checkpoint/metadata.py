@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from penstock.channel.segment import Segment
 from penstock.common.event_time import MIN_WATERMARK
+from penstock.connectors.kept_files import KeptFiles
 from penstock.ids import OperatorUid
 from penstock.state.backends.base import FileRef, StateRef
 from penstock.state.savepoint_file import SavepointFile
@@ -65,6 +66,8 @@ class SourceState(Struct, frozen=True):
     finished: bool
     memory: bytes = b""
     """What else its enumerator must know."""
+    kept: KeptFiles | None = None
+    """Files of its own that go with it."""
 
 
 class SubtaskStats(Struct, frozen=True):

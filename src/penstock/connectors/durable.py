@@ -9,8 +9,8 @@ from pathlib import Path
 
 __all__ = ["link_or_copy", "make_directory", "show_under", "sync_directory", "sync_file"]
 
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-"""What a file system answers that has no hard links, or no more for this file."""
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+"""What a file system answers that has no hard links, no more for this file, or none to here."""
 
 
 def sync_directory(directory: Path) -> None:

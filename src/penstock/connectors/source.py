@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from penstock.connectors.kept_files import KeptFiles
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -131,6 +133,13 @@ class SourceEnumerator(ABC):
         Not called if that was nothing.
         """
 
+    def recall_files(self, directory: Path) -> None:  # noqa: B027
+        """Learn where the files lie that :meth:`kept_files` named at the cut that is restored.
+
+        Called before :meth:`start` if there were any. All of them are there and were proven. They
+        belong to the snapshot, and stay as they are.
+        """
+
     @abstractmethod
     def start(self, positions: Mapping[str, int]) -> None:
         """Begin at these positions, or at the beginning if there are none.
@@ -161,6 +170,14 @@ class SourceEnumerator(ABC):
         Called at a cut, together with :meth:`positions`.
         """
         return b""
+
+    def kept_files(self) -> KeptFiles | None:
+        """Name the files of its own that belong to what :meth:`memory` has just told.
+
+        They stay as they are until :meth:`release` allows otherwise. A checkpoint names them and
+        is completed when they read back as described; a savepoint gets copies.
+        """
+        return None
 
     @abstractmethod
     def finished(self) -> bool:

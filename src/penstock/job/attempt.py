@@ -374,7 +374,7 @@ class Attempt:
             self._parts.store.own_files,
             partial(self._tell, stage.name),
         )
-        snapshots = StageSnapshots(stage, state, publishers, source, channels)
+        snapshots = StageSnapshots(stage, state, publishers, source, channels, self._layout.durable)
         time = StageTime(stage, restored.time, self._parts.clock(), self._ends)
         return Member(MemberParts(stage, self._layout, state, publishers, snapshots, time))
 
@@ -424,6 +424,8 @@ class Attempt:
         try:
             if restored is not None and restored.memory:
                 enumerator.recall(restored.memory)
+            if restored is not None and restored.kept is not None:
+                enumerator.recall_files(Path(restored.kept.directory))
             enumerator.start(positions)
         except BaseException:
             _quietly(given.close)

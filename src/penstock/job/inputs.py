@@ -162,7 +162,8 @@ class SourceInput(StageInput):
         It is finished if the source itself has nothing more, ever; a drained one may have.
         """
         source = self._enumerator
-        return SourceState(source.positions(), source.finished(), source.memory())
+        positions, finished = source.positions(), source.finished()
+        return SourceState(positions, finished, source.memory(), source.kept_files())
 
     def completed(self, positions: Mapping[str, int]) -> None:
         """Learn up to where a checkpoint holds everything; told to the source by its loop."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from penstock.channel.log import Entry
 from penstock.checkpoint.metadata import (
     ChannelState,
@@ -14,6 +16,7 @@ from penstock.checkpoint.metadata import (
     SinkState,
     SourceState,
 )
+from penstock.connectors.kept_files import KeptFiles, prove_files
 from penstock.graph.plan import Plan, Stage
 from penstock.ids import ChannelId, OperatorUid, StageId
 from penstock.job import state_jobs
@@ -80,7 +83,11 @@ class StateRestorer:
         operators = {o.uid: o for o in snapshot.metadata.operators}
         return RestoredJob(
             stages={s.id: self._stage(s, snapshot, operators) for s in self._plan.stages},
-            sources={o.uid: o.source for o in operators.values() if o.source is not None},
+            sources={
+                o.uid: _source(o.source, snapshot)
+                for o in operators.values()
+                if o.source is not None
+            },
             sinks={o.uid: o.sink for o in operators.values() if o.sink is not None},
             channels=self._channels(snapshot),
         )
@@ -167,3 +174,12 @@ class StateRestorer:
             for i, place in enumerate(places)
         ]
         return self._submitter.each(stage.id, "restore", state_jobs.restore, work)
+
+
+def _source(source: SourceState, snapshot: Snapshot) -> SourceState:
+    """Prove the files that a source kept, and tell where they lie."""
+    if source.kept is None:
+        return source
+    directory = source.kept.seen_from(snapshot.path)
+    prove_files(directory, source.kept.files)
+    return replace(source, kept=KeptFiles(str(directory), source.kept.files))

@@ -11,6 +11,7 @@ from penstock.checkpoint.channel_files import prove_segment
 from penstock.checkpoint.job_dir import METADATA, JobDir
 from penstock.checkpoint.metadata import in_flight_file
 from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.connectors.kept_files import prove_file
 from penstock.errors import CorruptMetadataError, NotASavepointError
 from penstock.ids import OperatorUid
 from penstock.job.restore import Snapshot
@@ -63,6 +64,9 @@ def prove(snapshot: Snapshot) -> None:
 
 def _checks(snapshot: Snapshot) -> Iterator[Callable[[], None]]:
     for operator in snapshot.metadata.operators:
+        if operator.source is not None and (kept := operator.source.kept) is not None:
+            source = kept.seen_from(snapshot.path)
+            yield from (partial(prove_file, source, file) for file in kept.files)
         for saved in operator.savepoint:
             yield partial(verify_files, snapshot.path, [saved])
         for state in operator.in_flight:

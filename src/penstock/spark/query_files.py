@@ -1,8 +1,9 @@
 """The files of a streaming query: what of them a checkpoint needs, kept by second names.
 
-Spark writes each file of a query's checkpoint directory once, under a name of its own, and puts it
-in place by a renaming. So a second name keeps what it was when the name was given. What is kept
-is the query behind one of its batches: as a crash right behind that batch would have left it.
+Spark writes each file of a query's checkpoint directory once, under a name of its own, and puts
+nearly all in place by a renaming. So a second name keeps what it was when the name was given. What
+is kept is the query behind one of its batches: as a crash right behind that batch would have left
+it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.connectors.durable import link_or_copy, sync_directory, sync_file
+from penstock.connectors.kept_files import KeptFile, describe
 
 NONE_COMMITTED = -1
 
 _OF_BATCHES = ("offsets", "commits")
 _BATCH = re.compile(r"\.?([0-9]+)(?:\.compact)?(?:\.crc)?")
+_IN_PLACE = {"SSTs", "logs"}
+"""Directories in which RocksDB's files get their names before they are whole.
+
+Nothing that counts names one that is not; but what is kept of it must not change."""
 _TRIES = 5
 
 
@@ -39,10 +45,11 @@ class QueryFiles:
 
     def __init__(self, query: Path) -> None:
         self._query = query
-        self._synced: set[tuple[Path, int]] = set()
+        self._known: dict[tuple[Path, int, int, int], KeptFile] = {}
+        """What was synced and read for the one before: by name, inode, size and time."""
 
-    def keep(self, target: Path, batch: int) -> int:
-        """Give the files as of a batch second names in a directory; return how many they are."""
+    def keep(self, target: Path, batch: int) -> list[KeptFile]:
+        """Give the files as of a batch second names in a directory; return what proves them."""
         for left in reversed(range(_TRIES)):
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
@@ -54,42 +61,53 @@ class QueryFiles:
                     raise
         raise AssertionError
 
-    def _link_all(self, target: Path, batch: int) -> int:
-        count = 0
+    def _link_all(self, target: Path, batch: int) -> list[KeptFile]:
+        known: dict[tuple[Path, int, int, int], KeptFile] = {}
         for name in _files(self._query):
             if _is_behind(name, batch):
                 continue
-            self._sync(self._query / name)
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(self._query / name, target / name)
-            count += 1
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._link(name, path)
+            status = path.stat()
+            # A name may come back with another file behind it.
+            identity = name, status.st_ino, status.st_size, status.st_mtime_ns
+            described = self._known.get(identity)
+            if described is None:
+                if _IN_PLACE & set(name.parts):
+                    _detach(path)
+                sync_file(path)
+                described = describe(target, name.as_posix())
+            known[identity] = described
         for directory, _, _ in os.walk(target):
             sync_directory(Path(directory))
-        return count
+        self._known = known
+        return list(known.values())
 
-    def _sync(self, path: Path) -> None:
-        # A name may come back with another file behind it.
-        identity = path, path.stat().st_ino
-        if identity not in self._synced:
-            sync_file(path)
-            self._synced.add(identity)
+    def _link(self, name: Path, path: Path) -> None:
+        link_or_copy(self._query / name, path)
 
 
-def seed(kept: Path, query: Path) -> int:
-    """Begin a query's directory with what was kept; return how many files that was."""
+def seed(kept: Path, query: Path) -> None:
+    """Begin a query's directory with what was kept."""
     query.mkdir(parents=True)
-    names = list(_files(kept))
-    for name in names:
+    for name in _files(kept):
         (query / name).parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(kept / name, query / name)
-    return len(names)
+
+
+def _detach(path: Path) -> None:
+    """Give a name a file of its own, which no longer grows."""
+    copy = path.with_name(f"{path.name}.tmp")
+    shutil.copyfile(path, copy)
+    copy.replace(path)
 
 
 def _files(root: Path) -> Iterator[Path]:
     for directory, _, names in os.walk(root):
         for name in sorted(names):
             # What is still being written has such a name.
-            if not name.endswith(".tmp"):
+            if not name.endswith((".tmp", ".tmp.crc")):
                 yield Path(directory, name).relative_to(root)
 
 

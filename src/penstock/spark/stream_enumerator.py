@@ -3,8 +3,9 @@
 The query runs in a directory of this attempt's own. A batch of it is logged in Arrow files before
 the query counts it, and may be planned only after: so what is planned is never more than a seed
 of the query knows. At a cut the query's files as of its last counted batch, and the rows that are
-logged and not planned yet, get second names in a directory that the checkpoint names. A
-restored attempt begins with these, and what came after the cut is made again.
+logged and not planned yet, get second names in a directory of the cut's. The checkpoint names
+these files, a savepoint gets copies. A restored attempt begins with them, and what came after
+the cut is made again.
 """
 # ruff: noqa: D102 - the contract documents the methods of an enumerator
 
@@ -20,8 +21,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from penstock.connectors.durable import link_or_copy, make_directory, sync_directory
+from penstock.connectors.kept_files import KeptFile, KeptFiles
 from penstock.connectors.source import EnumeratorContext, Plan, SourceEnumerator
-from penstock.errors import StreamQueryError
 from penstock.ids import is_no_later
 from penstock.spark.query_files import NONE_COMMITTED, QueryFiles, last_committed, seed
 from penstock.spark.stream_log import LoggedFile, ranges_of, write_batch
@@ -29,6 +30,8 @@ from penstock.spark.stream_query import StreamQuery
 
 _ROWS = "rows"
 _SNAPSHOTS = "snapshots"
+_QUERY = "query"
+_LOG = "log"
 _UNFINISHED = ".part"
 _LARGEST_BACKLOG = 1_000_000
 """Rows that wait; beyond it the query's next batch does."""
@@ -39,18 +42,16 @@ _COMMIT_SECONDS = 0.02
 class _Memory(msgspec.Struct, frozen=True):
     """What a checkpoint says of a query."""
 
-    directory: str
-    """Where its files and the rows not read yet lie."""
     committed: int
     """The batch behind which the query is."""
-    query_files: int
     files: list[LoggedFile]
+    """Those with rows not read yet."""
     end: int
     """The number of the row to come."""
     has_ended: bool
 
 
-_NOTHING = _Memory("", NONE_COMMITTED, 0, [], 0, False)
+_NOTHING = _Memory(NONE_COMMITTED, [], 0, False)
 
 
 class StreamEnumerator(SourceEnumerator):
@@ -63,8 +64,8 @@ class StreamEnumerator(SourceEnumerator):
         self._trigger = trigger
         self._context = context
         self._own = context.work_dir / context.attempt
-        self._log_dir = self._own / "log"
-        self._query_dir = self._own / "query"
+        self._log_dir = self._own / _LOG
+        self._query_dir = self._own / _QUERY
         self._memory = _NOTHING
         self._query: StreamQuery | None = None
         self._kept = QueryFiles(self._query_dir)
@@ -78,20 +79,26 @@ class StreamEnumerator(SourceEnumerator):
         """Batches that are logged and that Spark may not count yet."""
         self._logged = 0
         self._snapshots = 0
-        self._last: tuple[tuple[int, int, bool], bytes] | None = None
+        self._kept_dir: Path | None = None
+        """Where what it begins with lies."""
+        self._last: tuple[tuple[int, int, bool], bytes, KeptFiles] | None = None
 
     def recall(self, memory: bytes) -> None:
         self._memory = msgspec.msgpack.decode(memory, type=_Memory)
 
+    def recall_files(self, directory: Path) -> None:
+        self._kept_dir = directory
+
     def start(self, positions: Mapping[str, int]) -> None:
         begun = self._memory
+        assert begun is _NOTHING or self._kept_dir is not None
         self._next = positions.get(_ROWS, 0)
         self._end = self._logged = begun.end
         self._committed = begun.committed
         self._files.extend(begun.files)
         self._remove_older()
-        if begun.directory:
-            self._take_over(Path(begun.directory), begun)
+        if self._kept_dir is not None:
+            self._take_over(self._kept_dir, begun)
         if not begun.has_ended:
             make_directory(self._own)
             query = StreamQuery(self._df, self._query_dir, self._trigger, self._log_batch)
@@ -126,6 +133,9 @@ class StreamEnumerator(SourceEnumerator):
         with self._query.held():
             self._settle()
             return self._remembered(has_ended)
+
+    def kept_files(self) -> KeptFiles | None:
+        return None if self._last is None else self._last[2]
 
     def finished(self) -> bool:
         has_ended = self._query is None or self._query.has_ended
@@ -194,32 +204,25 @@ class StreamEnumerator(SourceEnumerator):
         unfinished = final.with_name(f"{name}{_UNFINISHED}")
         shutil.rmtree(unfinished, ignore_errors=True)
         make_directory(unfinished)
-        query_files = self._kept.keep(unfinished / "query", self._committed)
-        (unfinished / "log").mkdir()
+        of_query = self._kept.keep(unfinished / _QUERY, self._committed)
+        (unfinished / _LOG).mkdir()
         for file in needed:
-            link_or_copy(self._log_dir / file.name, unfinished / "log" / file.name)
-        sync_directory(unfinished / "log")
+            link_or_copy(self._log_dir / file.name, unfinished / _LOG / file.name)
+        sync_directory(unfinished / _LOG)
         sync_directory(unfinished)
         unfinished.rename(final)
         sync_directory(final.parent)
-        memory = msgspec.msgpack.encode(
-            _Memory(str(final), self._committed, query_files, needed, self._end, has_ended)
-        )
-        self._last = state, memory
+        memory = msgspec.msgpack.encode(_Memory(self._committed, needed, self._end, has_ended))
+        files = [KeptFile(f"{_QUERY}/{f.name}", f.size, f.crc) for f in of_query]
+        files += [KeptFile(f"{_LOG}/{f.name}", f.size, f.crc) for f in needed]
+        self._last = state, memory, KeptFiles(str(final), files)
         return memory
 
     def _take_over(self, kept: Path, begun: _Memory) -> None:
-        try:
-            found = seed(kept / "query", self._query_dir)
-            self._log_dir.mkdir()
-            for file in begun.files:
-                link_or_copy(kept / "log" / file.name, self._log_dir / file.name)
-        except FileNotFoundError as error:
-            reason = f"a file of its checkpoint is missing: {error.filename}"
-            raise StreamQueryError(reason) from error
-        if found != begun.query_files:
-            reason = f"{kept} has {found} files where the checkpoint has {begun.query_files}"
-            raise StreamQueryError(reason)
+        seed(kept / _QUERY, self._query_dir)
+        self._log_dir.mkdir()
+        for file in begun.files:
+            link_or_copy(kept / _LOG / file.name, self._log_dir / file.name)
 
     def _forget_rows(self, below: int) -> None:
         while self._files and self._files[0].end <= below:

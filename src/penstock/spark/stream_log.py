@@ -11,7 +11,10 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from penstock.connectors.durable import sync_directory, sync_file
+from penstock.connectors.kept_files import describe
 from penstock.connectors.source import CHUNK_RECORDS, Plan, SplitRange
+
+_WRITTEN = "name string, rows long, size long, crc long"
 
 
 class LoggedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -20,6 +23,9 @@ class LoggedFile(msgspec.Struct, frozen=True, array_like=True):
     name: str
     first: int
     rows: int
+    size: int
+    crc: int
+    """The CRC-32 of the whole file, told by the task that wrote it."""
 
     @property
     def end(self) -> int:
@@ -42,10 +48,10 @@ def write_batch(df: DataFrame, directory: Path, batch: int, first: int) -> list[
     A task that runs again writes another file, and one that nobody names is removed.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    written = df.mapInArrow(_Writer(str(directory), batch), "name string, rows long").collect()
+    written = df.mapInArrow(_Writer(str(directory), batch), _WRITTEN).collect()
     files = []
     for row in written:
-        files.append(LoggedFile(row.name, first, row.rows))
+        files.append(LoggedFile(row.name, first, row.rows, row.size, row.crc))
         first += row.rows
     named = {file.name for file in files}
     for path in directory.glob(f"{batch}-*"):
@@ -79,7 +85,9 @@ class _Writer:
         file.close()
         if rows:
             sync_file(path)
-            yield pa.record_batch([pa.array([name]), pa.array([rows])], names=["name", "rows"])
+            written = describe(path.parent, name)
+            row = {"name": name, "rows": rows, "size": written.size, "crc": written.crc}
+            yield pa.RecordBatch.from_pylist([row])
 
 
 def ranges_of(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from penstock.connectors.kept_files import prove_files
 from penstock.connectors.source import SplitRange
 from penstock.spark.query_files import NONE_COMMITTED, QueryFiles, last_committed, seed
 from penstock.spark.stream_log import LoggedFile, ranges_of, read_range
@@ -17,6 +18,7 @@ def query_behind(directory: Path, batch: int) -> Path:
     names = ["metadata", "sources/0/0", "state/0/0/1.delta", "state/0/0/.1.delta.crc"]
     names += [f"offsets/{n}" for n in range(batch + 2)] + [f"commits/{n}" for n in range(batch + 1)]
     names += [f"offsets/.{batch + 1}.crc", f"commits/.{batch + 1}.uuid.tmp"]
+    names += [f"commits/..{batch + 1}.uuid.tmp.crc"]
     for name in names:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,10 +37,16 @@ def test_the_last_counted_batch_is_read_off_the_commits(tmp_path: Path) -> None:
 
 def test_what_is_kept_does_not_know_of_later_batches(tmp_path: Path) -> None:
     query = query_behind(tmp_path / "query", 1)
-    count = QueryFiles(query).keep(tmp_path / "kept", 1)
+    files = QueryFiles(query).keep(tmp_path / "kept", 1)
     kept = names_in(tmp_path / "kept")
-    assert kept == names_in(query) - {"offsets/2", "offsets/.2.crc", "commits/.2.uuid.tmp"}
-    assert count == len(kept)
+    assert kept == names_in(query) - {
+        "offsets/2",
+        "offsets/.2.crc",
+        "commits/.2.uuid.tmp",
+        "commits/..2.uuid.tmp.crc",
+    }
+    assert {file.name for file in files} == kept
+    prove_files(tmp_path / "kept", files)
     # One batch back: a batch that was counted in the meantime is left out too.
     QueryFiles(query).keep(tmp_path / "older", 0)
     assert names_in(tmp_path / "older") == kept - {"offsets/1", "commits/1"}
@@ -51,9 +59,35 @@ def test_what_is_kept_stays_though_the_query_replaces_its_files(tmp_path: Path) 
     new.write_text("now")
     new.rename(query / "offsets" / "0")
     (query / "commits" / "0").unlink()
-    assert seed(tmp_path / "kept", tmp_path / "seeded") == len(names_in(tmp_path / "kept"))
+    seed(tmp_path / "kept", tmp_path / "seeded")
+    assert names_in(tmp_path / "seeded") == names_in(tmp_path / "kept")
     assert (tmp_path / "seeded" / "offsets" / "0").read_text() == "offsets/0 then"
     assert last_committed(tmp_path / "seeded") == 0
+
+
+def test_a_name_that_comes_back_with_another_file_is_described_anew(tmp_path: Path) -> None:
+    query = query_behind(tmp_path / "query", 0)
+    files = QueryFiles(query)
+    files.keep(tmp_path / "first", 0)
+    (query / "new.tmp").write_text("now")
+    (query / "new.tmp").rename(query / "offsets" / "0")
+    prove_files(tmp_path / "second", files.keep(tmp_path / "second", 0))
+
+
+def test_a_file_that_grows_where_it_lies_is_kept_as_it_was(tmp_path: Path) -> None:
+    query = query_behind(tmp_path / "query", 0)
+    table = query / "state" / "0" / "0" / "SSTs" / "1.sst"
+    table.parent.mkdir()
+    table.write_text("half")
+    files = QueryFiles(query)
+    first = files.keep(tmp_path / "first", 0)
+    with table.open("a") as more:
+        more.write(" and half")
+    second = files.keep(tmp_path / "second", 0)
+    third = files.keep(tmp_path / "third", 0)
+    for directory, kept in (("first", first), ("second", second), ("third", third)):
+        prove_files(tmp_path / directory, kept)
+    assert (tmp_path / "third" / "state" / "0" / "0" / "SSTs" / "1.sst").samefile(table)
 
 
 def test_files_that_vanish_while_they_are_kept_are_looked_for_again(
@@ -61,24 +95,25 @@ def test_files_that_vanish_while_they_are_kept_are_looked_for_again(
 ) -> None:
     query = query_behind(tmp_path / "query", 0)
     files = QueryFiles(query)
-    sync = files._sync
+    link = files._link
     calls: list[Path] = []
 
-    def compact_at_first(path: Path) -> None:
+    def compact_at_first(name: Path, path: Path) -> None:
         if not calls:
             (query / "sources" / "0" / "0").rename(query / "sources" / "0" / "0.compact")
             calls.append(path)
             raise FileNotFoundError(path)
-        sync(path)
+        link(name, path)
 
-    monkeypatch.setattr(files, "_sync", compact_at_first)
+    monkeypatch.setattr(files, "_link", compact_at_first)
     files.keep(tmp_path / "kept", 0)
     assert "sources/0/0.compact" in names_in(tmp_path / "kept")
     assert "sources/0/0" not in names_in(tmp_path / "kept")
 
 
 def test_rows_are_cut_into_contiguous_shares_over_files(tmp_path: Path) -> None:
-    files = [LoggedFile("a", 10, 4), LoggedFile("b", 14, 1), LoggedFile("c", 15, 7)]
+    named = [("a", 10, 4), ("b", 14, 1), ("c", 15, 7)]
+    files = [LoggedFile(name, first, rows, 0, 0) for name, first, rows in named]
     plan = ranges_of(files, tmp_path, 12, 20, 3)
     shares = [[(Path(r.split).name, r.start, r.end) for r in share] for share in plan]
     assert shares == [[("a", 2, 4), ("b", 0, 1)], [("c", 0, 3)], [("c", 3, 5)]]
