@@ -224,8 +224,10 @@ class StageTime:
         self.is_restored = bool(saved)
         mine = saved.get(stage.head.uid, OperatorTime())
         self._ends = {c.id: ends[c.id] for c in stage.inputs}
-        self.inputs = InputTime(self._ends, self._heard(mine.inputs), mine.watermark)
-        self.clock = Clock(mine.watermark)
+        # Who goes on from behind the end of input has more to come.
+        reached = mine.watermark if mine.watermark < MAX_WATERMARK else MIN_WATERMARK
+        self.inputs = InputTime(self._ends, self._heard(mine.inputs), reached)
+        self.clock = Clock(reached)
         """At the stage's first step."""
         first = NextTimers(mine.next_event_timer, mine.next_processing_timer)
         self.timers = [first] * stage.parallelism

@@ -445,44 +445,29 @@ def test_a_generator_that_raises_is_named_with_its_step() -> None:
         collected(stream)
 
 
-class Lags(WatermarkGenerator):
-    """Goes by the clock of the machine, not by records."""
-
-    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        pass
-
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        output.emit_watermark(int(time.time() * 1000) - 100)
-
-
-class Now(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(time.time() * 1000)
-
-
-class Later(KeyedProcessFunction[str, Event, Any]):
-    """Sets a timer so many behind the event time of each record."""
+class AtItsTime(KeyedProcessFunction[str, Event, Any]):
+    """Sets a timer at the event time of each record."""
 
     def process_element(self, value: Event, ctx: Any) -> Iterable[Any]:
-        ctx.timer_service().register_event_time_timer(ctx.timestamp() + value[1])
+        ctx.timer_service().register_event_time_timer(ctx.timestamp())
         yield from ()
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
-        yield "timer"
+        yield timestamp
 
 
 @pytest.mark.parametrize("exchange", ["channel", "shuffle"])
-def test_a_generator_that_goes_by_the_clock_fires_timers_in_silence(exchange: str) -> None:
+def test_a_generator_moves_time_without_records_and_without_micro_batches(exchange: str) -> None:
     watched = WatchedSubmitter()
-    env = watched.watch(environment(penstock__exchange=exchange))
-    strategy = WatermarkStrategy.for_generator(Lags).with_timestamp_assigner(Now())
-    stream = events(env, [Burst([("a", 50), ("b", 100_000)]), Idle()], strategy)
-    with stream.key_by(first).process(Later()).execute_and_collect() as records:
-        assert next(records) == "timer"
+    settings = {"penstock__exchange": exchange, "pipeline__auto_watermark_interval": "10 ms"}
+    env = watched.watch(environment(**settings))
+    stream = events(env, [Burst([("a", 20), ("b", 1_000_000)]), Idle()], counted(Asked))
+    with stream.key_by(first).process(AtItsTime()).execute_and_collect() as records:
+        assert next(records) == 20
         _settle(watched)
         ran = len(watched.instructions)
         # The watermark moves on, and the other timer is far away.
-        time.sleep(0.6)
+        time.sleep(0.5)
         assert len(watched.instructions) == ran
 
 
@@ -491,18 +476,19 @@ class Late(KeyedProcessFunction[str, Event, Any]):
 
     def process_element(self, value: Event, ctx: Any) -> Iterable[Any]:
         if value[0] == "held":
-            time.sleep(0.02)
+            time.sleep(0.03)
             if ctx.timestamp() <= ctx.timer_service().current_watermark():
                 yield value
 
 
 def test_a_source_is_not_idle_while_a_full_channel_holds_it_back() -> None:
     env = environment(
-        execution__checkpointing__interval="50 ms",
+        execution__checkpointing__interval="30 ms",
+        execution__checkpointing__max_concurrent_checkpoints="20",
         penstock__micro_batch__max_records="10",
         penstock__channel__max_records="10",
     )
-    idle = ASCENDING.with_idleness(Duration.of_millis(100))
+    idle = ASCENDING.with_idleness(Duration.of_millis(50))
     held = events(env, [Burst([("held", n)]) for n in range(60)], idle)
     ahead = events(env, [Burst([("ahead", 100_000)]), Pause(3)])
     assert collected(held.union(ahead).key_by(first).process(Late())) == []
@@ -620,6 +606,20 @@ def test_timers_and_watermarks_come_back_from_a_savepoint_with_another_paralleli
     program.settings["execution__state_recovery__path"] = str(path)
     program.launch(2, [Burst(DATA[:75]), Burst(DATA[75:])]).run_to_the_end()
     assert sorted(program.lines()) == tens(DATA)
+
+
+def test_time_goes_on_from_a_savepoint_that_a_job_was_drained_into(tmp_path: Path) -> None:
+    program = TimedProgram(tmp_path)
+    job = program.launch(1, [Burst(DATA[:75]), Idle()])
+    eventually(lambda: sorted(program.lines()) == tens([e for e in DATA if e[1] < 70]))
+    path = job.stop(str(tmp_path / "savepoints"), drain=True).result(20)
+    assert job.wait_for_end(20)
+    assert sorted(program.lines()) == tens(DATA[:75])
+    program.settings["execution__state_recovery__path"] = str(path)
+    job = program.launch(1, [Burst(DATA[:75]), Burst(DATA[80:]), Idle()])
+    eventually(lambda: sorted(program.lines()) == tens([*DATA[:75], *DATA[80:110]]))
+    job.cancel()
+    assert job.wait_for_end(20)
 
 
 @pytest.mark.parametrize("seed", range(6))
