@@ -384,6 +384,7 @@ def test_a_generator_comes_back_from_a_savepoint(tmp_path: Path, behind_an_excha
     def launch(script: list[Any], restored: str | None = None) -> tuple[LaunchedJob, Path]:
         settings = {} if restored is None else {"execution__state_recovery__path": restored}
         env = environment(
+            1,
             execution__checkpointing__dir=str(tmp_path / "checkpoints"),
             execution__checkpointing__interval="20 ms",
             **settings,
@@ -459,8 +460,9 @@ class AtItsTime(KeyedProcessFunction[str, Event, Any]):
 @pytest.mark.parametrize("exchange", ["channel", "shuffle"])
 def test_a_generator_moves_time_without_records_and_without_micro_batches(exchange: str) -> None:
     watched = WatchedSubmitter()
-    settings = {"penstock__exchange": exchange, "pipeline__auto_watermark_interval": "10 ms"}
-    env = watched.watch(environment(**settings))
+    env = watched.watch(
+        environment(penstock__exchange=exchange, pipeline__auto_watermark_interval="10 ms")
+    )
     stream = events(env, [Burst([("a", 20), ("b", 1_000_000)]), Idle()], counted(Asked))
     with stream.key_by(first).process(AtItsTime()).execute_and_collect() as records:
         assert next(records) == 20
