@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from penstock.common import Configuration, Encoder, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.errors import BadCheckpointError, InvalidJobError, JobCancelledError, StreamQueryError
+from penstock.errors import BadCheckpointError, InvalidJobError, StreamQueryError
 from penstock.spark.session import open_session
 from penstock.testing import read_lines
 
@@ -136,20 +136,21 @@ def test_a_damaged_file_of_the_query_is_found_before_the_query_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "in", range(2))
-    retain = "execution.checkpointing.externalized-checkpoint-retention"
-    settings = {retain: "RETAIN_ON_CANCELLATION"}
-    env = environment(tmp_path, **settings)
-    to_files(env, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=False)
+    df = numbers(spark, tmp_path / "in").selectExpr(f"n + 0 DIV (n - {2 * PER_FILE}) AS n")
+    env = environment(tmp_path)
+    to_files(env, df, tmp_path / "out", bounded=False)
     client = env.execute_async("damaged")
     wait_for_output(tmp_path / "out")
-    client.cancel().result()
-    with pytest.raises(JobCancelledError):
+    write_files(tmp_path / "in", range(2, 3))
+    with pytest.raises(StreamQueryError, match="DIVIDE_BY_ZERO"):
         client.get_job_execution_result().result()
-    for damaged in tmp_path.glob("checkpoints/*/connectors/*/*/snapshots/*/query/offsets/0"):
+    kept = list(tmp_path.glob("checkpoints/*/connectors/*/*/snapshots/*/query/offsets/0"))
+    assert kept
+    for damaged in {path.stat().st_ino: path for path in kept}.values():
         damaged.write_bytes(damaged.read_bytes()[::-1])
-    again = environment(tmp_path, **settings)
-    to_files(again, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=True)
-    with pytest.raises(BadCheckpointError, match=r"query/offsets/0 cannot be used: its checksum"):
+    again = environment(tmp_path)
+    to_files(again, df, tmp_path / "out", bounded=False)
+    with pytest.raises(BadCheckpointError, match="query/offsets/0 cannot be used: its checksum"):
         again.execute("damaged")
 
 

@@ -204,9 +204,7 @@ def test_a_failed_job_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureF
 
 def test_a_name_that_only_pyflink_has_is_told_apart_from_a_typo() -> None:
     env: Any = environment()
-    with pytest.raises(
-        AttributeError, match=r"\.add_source is not in penstock: it wraps a Java"
-    ):
+    with pytest.raises(AttributeError, match=r"\.add_source is not in penstock: it wraps a Java"):
         env.add_source(None)
     with pytest.raises(AttributeError, match="set_uid_hash is not in penstock: it names a step"):
         env.from_collection([1]).set_uid_hash("1")
