@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 # A smaller piece costs more to hand out than to read.
 _SMALLEST_CUT = 64 * 1024
 _GUESSED_BYTES_PER_RECORD = 64.0
+# What is left of a file is taken along if it is at most such a part of a micro-batch: left over, it
+# would cost the next one as much as all of it.
+_REST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +147,10 @@ class FileEnumerator(SourceEnumerator):
 
     def _cut_off(self, budget: int) -> list[tuple[SplitRange, bool]]:
         pieces: list[tuple[SplitRange, bool]] = []
+        rest = budget // _REST
         while budget > 0 and self._waiting:
             file = self._waiting[0]
-            end = self._end_of_piece(file, budget)
+            end = self._end_of_piece(file, budget, rest)
             pieces.append((SplitRange(file.path, file.next, end), file.splittable))
             budget -= end - file.next
             file.next = end
@@ -157,9 +161,9 @@ class FileEnumerator(SourceEnumerator):
                 self._waiting.popleft()
         return pieces
 
-    def _end_of_piece(self, file: _File, budget: int) -> int:
+    def _end_of_piece(self, file: _File, budget: int, rest: int) -> int:
         wanted = file.next + budget
-        if not file.splittable or wanted >= file.size:
+        if not file.splittable or wanted + rest >= file.size:
             return file.size
         if file.block_starts is None:
             starts = self._files.reader_format.block_starts(Path(file.path))
