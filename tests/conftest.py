@@ -26,7 +26,12 @@ _started: list[ServerProcess] = []
 
 
 def pytest_configure() -> None:
-    """Hear what asks a process to end: one started in the background is made deaf to it."""
+    """Prepare this process, and what its children inherit.
+
+    JVMs of tests live for seconds, and would spend a third of their time on getting faster. A
+    process that was started in the background is deaf to what asks it to end: hear it.
+    """
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -38,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Run the quick tests first: a broken unit should not wait for a JVM.
 
     Of those on Spark the ones with Kafka come first: only a JVM that is started with Spark's Kafka
-    reader has it. Where two processes share the work, all that use a JVM of this process stay
-    together, and so do those of a file.
+    reader has it. Where two processes share the work, those of a file stay together, and so do
+    all files whose tests use a JVM of this process.
     """
     tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1}
 
@@ -49,8 +54,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         return number, number == 2 and "kafka" not in names
 
     items.sort(key=place)
+    on_spark = {item.path for item in items if place(item)[0] == tier["spark"]}
     for item in items:
-        group = "spark" if place(item)[0] == tier["spark"] else str(item.path)
+        group = "spark" if item.path in on_spark else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
     return (yield)
 
