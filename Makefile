@@ -41,7 +41,7 @@ demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, 
 
 test: setup setup-servers ## all tests: unit, against servers, on Spark, then with killed processes
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not ($(UNIT))"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not ($(UNIT))"
 
 test-unit: setup ## the tests that need neither Spark nor servers (a minute or two)
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -38,13 +38,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-@pytest.hookimpl(wrapper=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the quick tests first: a broken unit should not wait for a JVM.
 
     Of those on Spark the ones with Kafka come first: only a JVM that is started with Spark's Kafka
-    reader has it. Where two processes share the work, those of a file stay together, and so do
-    all files whose tests use a JVM of this process.
+    reader has it.
     """
     tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1}
 
@@ -54,11 +52,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         return number, number == 2 and "kafka" not in names
 
     items.sort(key=place)
-    on_spark = {item.path for item in items if place(item)[0] == tier["spark"]}
-    for item in items:
-        group = "spark" if item.path in on_spark else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    return (yield)
 
 
 def must_be_here() -> bool:

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.crash_points import CrashPoint
-from penstock.recovery.control import Savepoint, Stop
+from penstock.recovery.control import Answer, Savepoint, Stop
 from tests.crash.damage import KINDS, check_savepoints, checkpoint_files, damage, waiting_segments
 from tests.crash.driver import (
     Driver,
@@ -190,12 +190,9 @@ class StopAndRestore(Fault):
 
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
-            answer = None
-            if driver.wait_until(lambda: _is_listening(variant)):
-                answer = ask(variant, Stop(self.drain))
+            got = self._stop(driver, variant)
             _expect(driver, driver.wait(), {0})
         check_savepoints(variant)
-        got = None if answer is None else answer()
         if got is None or not got.ok or got.path is None:
             return variant
         mode = {"execution.state-recovery.claim-mode": "CLAIM" if self.claim else "NO_CLAIM"}
@@ -204,8 +201,16 @@ class StopAndRestore(Fault):
             parallelism=self.parallelism,
             backend=self.backend,
             restore=got.path,
+            stays=False,
             settings={**variant.settings, **mode},
         )
+
+    def _stop(self, driver: Driver, variant: Variant) -> Answer | None:
+        """Ask until it is done: an attempt that fails meanwhile takes its savepoint with it."""
+        got = None
+        while (got is None or not got.ok) and driver.wait_until(lambda: _is_listening(variant)):
+            got = _answered(driver, ask(variant, Stop(self.drain)))
+        return got
 
     def __str__(self) -> str:
         how = "drain" if self.drain else "stop"
@@ -452,6 +457,11 @@ def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
 
 def _has_begun_more_than(variant: Variant, attempts: int) -> bool:
     return journal_of(variant).attempts_so_far > attempts
+
+
+def _answered(driver: Driver, answer: Callable[[], Answer | None]) -> Answer | None:
+    driver.wait_until(lambda: answer() is not None)
+    return answer()
 
 
 def _is_listening(variant: Variant) -> bool:

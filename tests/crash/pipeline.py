@@ -32,7 +32,7 @@ from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.errors import PenstockError
 from penstock.job.recording import Recording
 from penstock.job.submitter import MicroBatchLostError
-from penstock.testing import Burst, CrashPoint, Pause, ScriptedFailures, arm, run_inline
+from penstock.testing import Burst, CrashPoint, Idle, Pause, ScriptedFailures, arm, run_inline
 from penstock.testing.inline import InlineSubmitter
 from tests.crash.broken import break_as_told
 from tests.crash.ledger_input import SLOW, bucket_of, key_of
@@ -91,6 +91,8 @@ class Variant(msgspec.Struct, frozen=True):
     max_batch: int = 60
     pause_ms: int = 12
     """How long a source waits behind each burst: 30 records of the fast one, 3 of the slow one."""
+    stays: bool = False
+    """Whether its sources stay open behind their last record: it ends only when it is told to."""
     lag_ms: int = 0
     """How long the slow source takes to read, so that its barriers come late."""
     joins: bool = False
@@ -169,7 +171,8 @@ def sources(env: StreamExecutionEnvironment, variant: Variant) -> tuple[DataStre
     ]
 
     def source(name: str, steps: list[Any], lag: float) -> DataStream:
-        scripted = LaggingSource({name: steps}, lag)
+        last = [Idle()] if variant.stays else []
+        scripted = LaggingSource({name: [*steps, *last]}, lag)
         stream = env.from_source(scripted, WatermarkStrategy.no_watermarks(), name).uid(name)
         return stream.set_parallelism(1)
 

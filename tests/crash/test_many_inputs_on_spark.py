@@ -86,6 +86,7 @@ def test_a_savepoint_of_two_joined_sources_goes_on_with_more_subtasks(tmp_path: 
         fast=900,
         slow=60,
         pause_ms=60,
+        stays=True,
         think_ms=1,
         max_batch=60,
         interval_ms=300,

@@ -136,14 +136,16 @@ def test_a_killed_worker_and_a_restart_lose_nothing(spark: SparkSession, tmp_pat
 
 
 def test_nothing_that_was_shuffled_is_left(spark: SparkSession) -> None:
+    local = Path(spark.conf.get("spark.local.dir") or "")
+    # What a DataFrame of another test has shuffled stays until the JVM collects its garbage.
+    before = set(local.rglob("shuffle_*.data"))
+
+    def left() -> list[str]:
+        return sorted(path.name for path in {*local.rglob("shuffle_*.data")} - before)
+
     env = environment(spark)
     numbers(env, 5000).key_by(lambda n: n).process(Numbered()).sink_to(DiscardingSink())
     env.execute("many")
-    local = Path(spark.conf.get("spark.local.dir") or "")
-
-    def left() -> list[str]:
-        return sorted(path.name for path in local.rglob("shuffle_*.data"))
-
     # Spark removes them in a thread of its own.
     end = time.monotonic() + 60
     while left() and time.monotonic() < end:

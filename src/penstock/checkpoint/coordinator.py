@@ -562,4 +562,4 @@ def _holder(cut: StageCut) -> str:
 
 
 def _ended_before() -> CheckpointFailedError:
-    return CheckpointFailedError(0, "the job ended before")
+    return CheckpointFailedError(0, "the job ended or failed before; ask again if it runs")
