@@ -17,7 +17,7 @@ from tests.crash.schedules import Schedule, play, verdict_of
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
-DEEP = 30
+DEEP = 60
 """Segments that wait for the slow step."""
 
 
@@ -32,7 +32,7 @@ def backlogged(directory: Path) -> Variant:
         pause_ms=0,
         think_ms=9,
         gated=True,
-        max_batch=30,
+        max_batch=20,
         interval_ms=3_600_000,
         settings={"spark.master": "local[4]"},
     )
@@ -67,7 +67,7 @@ def test_barriers_overtake_a_deep_backlog_and_a_killed_driver_loses_nothing_of_i
         overtaking = checkpoint_over_a_backlog(driver, variant)
         driver.kill()
     newest = journal_of(variant).restorable[-1]
-    assert records_in_flight(variant, newest.path) > DEEP * 30 / 2
+    assert records_in_flight(variant, newest.path) > DEEP * variant.max_batch / 2
     assert overtaking.duration_s * 10 <= aligned.duration_s, (
         f"{overtaking.duration_s:.2f} s unaligned, {aligned.duration_s:.2f} s aligned"
     )
