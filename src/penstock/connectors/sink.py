@@ -96,10 +96,21 @@ class SinkWriter(ABC):
     def write(self, value: Any) -> None:
         """Take one value; it may be changed by others afterwards."""
 
+    def write_many(self, values: list[Any]) -> bool:
+        """Take many values at once, behind those before; or none of them, and say so: False.
+
+        Then each of them comes to :meth:`write`. Who overrides this is called with whatever a
+        function gave, where the declared type is one whose values nobody can change: it
+        refuses what that type does not say, and does not keep the list.
+        """
+        return False
+
     def write_batch(self, batch: pa.RecordBatch, values: Callable[[], list[Any]]) -> None:
         """Take many values at once, as columns or as what `values` makes of them."""
-        for value in values():
-            self.write(value)
+        many = values()
+        if not self.write_many(many):
+            for value in many:
+                self.write(value)
 
     @abstractmethod
     def stage(self) -> bytes:

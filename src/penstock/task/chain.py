@@ -7,7 +7,6 @@ the next one starts, as it does in Flink.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 from penstock.channel.batches import BatchShape
 from penstock.channel.columns import Columns
 from penstock.common.event_time import NO_TIMESTAMP
-from penstock.common.typeinfo import PickledBytesTypeInfo
+from penstock.connectors.sink import SinkWriter
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -27,7 +26,6 @@ from penstock.errors import Called
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
 from penstock.graph.transformation import OperatorKind
-from penstock.state.fitting import Fit, fit_for
 from penstock.task.async_step import AsyncStep
 from penstock.task.batch_step import BatchStep, PushColumns, declared_shape
 from penstock.task.chain_time import ChainTime
@@ -39,23 +37,12 @@ from penstock.task.context import (
 )
 from penstock.task.failure import StepFailed, copy_for_later, fail, nobody_takes, not_iterable
 from penstock.task.operators import callable_of
+from penstock.task.sink_step import SinkBlock, sink_push, takes_blocks
 
 Push = Callable[[Any], None]
 
 Output = tuple[int, str | None]
 """A node's main output, or one of its side outputs by its tag."""
-
-
-WriteBatch = Callable[[pa.RecordBatch, Callable[[], list[Any]]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnEnds:
-    """Where the columns of record batches leave a chain."""
-
-    emitters: dict[Output, list[PushColumns]]
-    writers: Mapping[int, WriteBatch]
-    """The sinks' `write_batch`."""
 
 
 class Chain:
@@ -65,15 +52,16 @@ class Chain:
         self,
         stage: Stage,
         emitters: Mapping[Output, list[Push]],
-        writers: Mapping[int, Push],
+        writers: Mapping[int, SinkWriter],
         time: ChainTime,
-        for_columns: ColumnEnds | None = None,
+        emitters_of_columns: Mapping[Output, list[PushColumns]] | None = None,
     ) -> None:
         self._stage = stage
         self._emitters = emitters
         self._writers = writers
-        self._for_columns = for_columns or ColumnEnds({}, {})
+        self._emitters_of_columns = emitters_of_columns or {}
         self._waiting: list[AsyncStep | BatchStep] = []
+        self._blocks: list[SinkBlock] = []
         self._time = time
 
     def behind(self, node: Node) -> Push:
@@ -96,7 +84,7 @@ class Chain:
         """Return what takes the record batches that `node` makes, as columns."""
         shape = declared_shape(node.name, node.output_type)
         outs = [self._columns_into(follower, shape) for follower in self._stage.followers(node)]
-        outs += self._for_columns.emitters.get((node.id, None), ())
+        outs += self._emitters_of_columns.get((node.id, None), ())
         if len(outs) == 1:
             return outs[0]
 
@@ -109,8 +97,8 @@ class Chain:
     def _columns_into(self, node: Node, shape: BatchShape) -> PushColumns:
         if node.kind is OperatorKind.PROCESS_BATCH:
             return self.batch_step(node).push_columns
-        if node.kind is OperatorKind.SINK and node.id in self._for_columns.writers:
-            return _columns_sink(node.name, self._for_columns.writers[node.id], shape)
+        if node.kind is OperatorKind.SINK:
+            return _columns_sink(node.name, self._writers[node.id], shape)
         into, moment = self.into(node), self._time.moment
 
         def push(columns: Columns, times: pa.Array | None) -> None:
@@ -129,18 +117,10 @@ class Chain:
         self._waiting.append(step)
         return step
 
-    def _fit(self, node: Node) -> Fit | None:
-        declared = node.input_type
-        # What comes out of a channel was fitted when it went in.
-        if declared is None or node is self._stage.head or not node.function.checks_type:
-            return None
-        return None if isinstance(declared, PickledBytesTypeInfo) else fit_for(declared)
-
     def into(self, node: Node) -> Push:
         """Return what takes the records that come to `node`, an operator without keys."""
         if node.kind is OperatorKind.SINK:
-            write = self._writers[node.id]
-            return _sink(node.name, write, self._fit(node)) if node.function.can_fail else write
+            return self._into_sink(node, self._writers[node.id])
         if node.kind is OperatorKind.PROCESS_BATCH:
             return self.batch_step(node).push
         out = self.behind(node)
@@ -162,11 +142,25 @@ class Chain:
         message = f"{node.kind} cannot stand inside a chain"
         raise AssertionError(message)
 
+    def _into_sink(self, node: Node, writer: SinkWriter) -> Push:
+        push = sink_push(node, writer.write, is_head=node is self._stage.head)
+        if not takes_blocks(node, writer):
+            return push
+        block = SinkBlock(node.name, writer, push)
+        self._blocks.append(block)
+        return block.push
+
+    def trim(self) -> None:
+        """Give on what was collected for sinks; called every few thousand records."""
+        for block in self._blocks:
+            block.drain()
+
     def drain(self) -> None:
         """Let what waits inside the chain come to its end; called behind the last record."""
         # Steps are made from the end of the chain to its head, and hand on what they drain.
         for step in reversed(self._waiting):
             step.drain()
+        self.trim()
 
     def inputs(self, node: Node, broadcast: BroadcastStates | None) -> tuple[Push, ...]:
         """Return what takes the records of each input of `node`, the head of a plain stage."""
@@ -263,32 +257,11 @@ def flat_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
     return push
 
 
-def _sink(step: str, write: Push, fit: Fit | None) -> Push:
-    def push(record: Any) -> None:
-        try:
-            write(record)
-        except (Exception, SystemExit) as error:
-            fail(step, record, error)
-
-    def push_checked(record: Any) -> None:
-        try:
-            if not exact(record):
-                normal(record, "")
-            write(record)
-        except (Exception, SystemExit) as error:
-            fail(step, record, error)
-
-    if fit is None:
-        return push
-    exact, normal = fit.exact, fit.normal
-    return push_checked
-
-
-def _columns_sink(step: str, write: WriteBatch, shape: BatchShape) -> PushColumns:
+def _columns_sink(step: str, writer: SinkWriter, shape: BatchShape) -> PushColumns:
     def push(columns: Columns, times: pa.Array | None) -> None:
         batch = shape.batch(columns)
         try:
-            write(batch, lambda: shape.records(columns))
+            writer.write_batch(batch, lambda: shape.records(columns))
         except (Exception, SystemExit) as error:
             fail(step, Called(f"write_batch() with {batch.num_rows} records"), error)
 

@@ -41,7 +41,8 @@ from penstock.state.backends.registry import backend_named
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.chain import Chain, ColumnEnds, Output, Push
+from penstock.task.batch_step import PushColumns
+from penstock.task.chain import Chain, Output, Push
 from penstock.task.chain_time import ChainTime
 from penstock.task.context import BroadcastStates, SubtaskFacts
 from penstock.task.emit import CustomEmitter, DealEmitter, Emitter, KeyEmitter
@@ -187,11 +188,11 @@ class _Run:
         head = self._stage.head
         emitters = {c.id: self._emitter(c) for c in self._stage.outputs}
         pushes: dict[Output, list[Any]] = {}
-        for_columns = ColumnEnds({}, {i: w.write_batch for i, w in writers.items()})
+        for_columns: dict[Output, list[PushColumns]] = {}
         for channel in self._stage.outputs:
             output, emitter = (channel.source_node, channel.tag), emitters[channel.id]
             pushes.setdefault(output, []).append(emitter.push)
-            for_columns.emitters.setdefault(output, []).append(emitter.push_columns)
+            for_columns.setdefault(output, []).append(emitter.push_columns)
         times = ChainTime(
             self._stage,
             self._moment,
@@ -199,13 +200,13 @@ class _Run:
             self._operators.generators,
             f"#{self._who.subtask}",
         )
-        writes = {i: w.write for i, w in writers.items()}
-        chain = Chain(self._stage, pushes, writes, times, for_columns)
+        chain = Chain(self._stage, pushes, writers, times, for_columns)
         self._clock.mark("set up")
 
         def trim() -> None:
             for emitter in emitters.values():
                 emitter.trim()
+            chain.trim()
 
         state: FileRef | bytes | None = None
         if head.kind.is_keyed:

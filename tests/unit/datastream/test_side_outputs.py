@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
+from penstock.connectors.sink import WriterContext
 from penstock.datastream import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -302,7 +304,7 @@ def test_steps_behind_a_side_output_have_their_own_identity() -> None:
     assert uids(swapped=True) == uids(swapped=False)
 
 
-def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them() -> None:
+def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them(tmp_path: Path) -> None:
     from penstock.task.chain import Chain
     from penstock.task.chain_time import ChainTime
     from penstock.task.generators import Generators
@@ -313,8 +315,8 @@ def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them() -> None:
     step = numbers(env).process(Split())
     step.print()
     (stage,) = plan_of(env).stages
-    written: list[Any] = []
     sink = stage.nodes[-1]
+    writer = sink.function.writer(WriterContext(0, 1, tmp_path, "a"))
     time = ChainTime(stage, Moment(), TimeOrder(), Generators(), "#0")
-    chain = Chain(stage, {}, {sink.id: written.append}, time)
+    chain = Chain(stage, {}, {sink.id: writer}, time)
     assert chain.behind(stage.nodes[-2]).__qualname__ == chain.into(sink).__qualname__

@@ -63,6 +63,10 @@ class RecordReader:
             return list(range(width))
         return [self._fields.index(name) for name in self.columns]
 
+    def takes(self, width: int) -> bool:
+        """Tell whether a record with so many values, in order, fits."""
+        return self._width is None or self._width == width
+
     def values(self, record: Any) -> Sequence[Any]:
         """Give a record's values, in the order that `positions` speaks of.
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.common.row import Row, RowKind
+from penstock.connectors.postgres.copy_block import block_encoder
 from penstock.connectors.postgres.copy_text import UNWRITABLE, LineEncoder
 from penstock.connectors.postgres.records import RecordReader
 from penstock.connectors.postgres.row_files import RowFiles, RowPiece, RowSpool
@@ -64,6 +65,9 @@ class RowWriter(SinkWriter):
             reason = "set_json_columns() goes by names, and the rows have none: use set_columns()"
             raise UnsuitableTableError(shape.table, reason)
         self._values = self._reader.values
+        self._block = None
+        if not shape.json_columns:
+            self._block = block_encoder(context.type_info, "f\\t" if shape.deletes else "")
         self._encoder: LineEncoder | None = None
         self._line: Callable[[Any], str] = self._first_line
         files = RowFiles(context.work_dir or context.staging_dir, context.attempt)
@@ -89,6 +93,16 @@ class RowWriter(SinkWriter):
         lines.append(line)
         if len(lines) == _LINES_PER_BLOCK:
             self._flush()
+
+    def write_many(self, values: list[Any]) -> bool:
+        text = self._block(values) if self._block is not None else None
+        if text is None or not self._reader.takes(len(values[0])):
+            return False
+        self._encoder_for(self._values(values[0]))
+        self._flush()
+        self._rows += len(values)
+        self._spool.add(text.encode())
+        return True
 
     def stage(self) -> bytes:
         self._flush()
