@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from penstock.common import Types
 from penstock.connectors.postgres.copy_block import block_encoder
 from penstock.connectors.postgres.copy_text import LineEncoder
-from tests.unit.connectors.postgres.test_staged_rows import data, decode_staged, writer
+from penstock.connectors.postgres.staged_rows import decode_staged
+from tests.unit.connectors.postgres.test_staged_rows import data, writer
 
 ORDER = Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()])
 PAIR = Types.TUPLE([Types.INT(), Types.STRING()])
