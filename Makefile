@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UNIT := not spark and not crash and not kafka and not postgres and not nats
+KILLED := crash and not spark and not kafka and not postgres and not nats
 
 .PHONY: help setup setup-servers setup-kafka setup-nats setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
 
@@ -39,9 +40,10 @@ demo-barriers: setup ## a job under a backlog: aligned checkpoints beside unalig
 demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, worker, broker and database are killed
 	@$(BIN)/python examples/kafka_demo.py
 
-test: setup setup-servers ## all tests: unit, against servers, on Spark, then with killed processes
+test: setup setup-servers ## all tests: unit, with killed processes, then against servers and on Spark
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not ($(UNIT))"
+	@$(BIN)/python -m pytest -m "$(KILLED)"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not ($(UNIT)) and not ($(KILLED))"
 
 test-unit: setup ## the tests that need neither Spark nor servers (a minute or two)
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"

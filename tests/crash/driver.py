@@ -20,6 +20,7 @@ from penstock.checkpoint.journal import Journal, JournalState
 from penstock.crash_points import CRASH_AT, CRASH_LOG
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Control, Request
+from tests.crash.forked import Forked
 from tests.crash.pipeline import JOB, Variant
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,8 @@ class Driver:
 
     program: ClassVar[str] = "tests.crash.pipeline"
     """The module that runs the job."""
+    forks: ClassVar[bool] = True
+    """Whether its `main` may be called in a process that was forked, where Spark is not used."""
 
     def __init__(
         self,
@@ -77,13 +80,18 @@ class Driver:
         spelled.write_bytes(msgspec.json.encode(variant))
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
         clean |= QUICK_JVM if variant.spark else {}
+        clean |= {CRASH_LOG: str(directory / "crashes"), **(environment or {})}
+        self._process: Forked | subprocess.Popen[bytes]
+        if self.forks and not (variant.spark or supervised):
+            self._process = Forked(self.program, spelled, ROOT, clean, self.log)
+            return
         file = str(ROOT.joinpath(*self.program.split(".")).with_suffix(".py"))
         program = [*SUPERVISE, file] if supervised else ["-m", self.program]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *program, str(spelled)],
                 cwd=ROOT,
-                env={**clean, CRASH_LOG: str(directory / "crashes"), **(environment or {})},
+                env=clean,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -172,7 +172,7 @@ class KilledSavepoint(Fault):
                     driver.kill()
             _expect(driver, driver.wait(), {0, KILLED})
         check_savepoints(variant)
-        return variant
+        return _replace(variant, stays=False)
 
     def __str__(self) -> str:
         where = f"after {self.seconds:.2f} s" if self.point is None else f"at {self.point}"

@@ -42,8 +42,8 @@ def late_in(directory: Path) -> Variant:
     return Variant(
         str(directory),
         joins=True,
-        fast=900,
-        slow=36,
+        fast=1800,
+        slow=72,
         pause_ms=4,
         lag_ms=120,
         think_ms=1,

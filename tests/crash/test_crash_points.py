@@ -56,7 +56,14 @@ def killed(
 
     def kill_at(point: CrashPoint) -> tuple[Variant, Outcome]:
         directory = tmp_path_factory.mktemp(point)
-        variant = Variant(str(directory), fast=300, slow=24, pause_ms=25, interval_ms=30)
+        variant = Variant(
+            str(directory),
+            fast=600,
+            slow=48,
+            pause_ms=25,
+            interval_ms=30,
+            stays=point is CrashPoint.SAVEPOINT_WRITTEN,
+        )
         if point in IN_FLIGHT:
             variant = msgspec.structs.replace(
                 variant, joins=True, unaligned=True, pause_ms=5, think_ms=2, max_batch=30

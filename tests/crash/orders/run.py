@@ -31,6 +31,7 @@ class OrdersDriver(Driver):
     """A process that runs the orders pipeline."""
 
     program = "tests.crash.orders.program"
+    forks = False  # it starts as its users would start it
 
 
 class Run:
