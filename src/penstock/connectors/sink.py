@@ -92,6 +92,10 @@ class SinkWriter(ABC):
     or :meth:`abort` after an error. An attempt may also vanish without either.
     """
 
+    takes_many: bool = False
+    """Whether `write_many` is worth a try: values then wait for each other, if nobody can change
+    them meanwhile."""
+
     @abstractmethod
     def write(self, value: Any) -> None:
         """Take one value; it may be changed by others afterwards."""
@@ -99,16 +103,15 @@ class SinkWriter(ABC):
     def write_many(self, values: list[Any]) -> bool:
         """Take many values at once, behind those before; or none of them, and say so: False.
 
-        Then each of them comes to :meth:`write`. Who overrides this is called with whatever a
-        function gave, where the declared type is one whose values nobody can change: it
-        refuses what that type does not say, and does not keep the list.
+        Then each of them comes to :meth:`write`. Only a writer that `takes_many` is asked. It
+        refuses what its declared type does not say, and does not keep the list.
         """
         return False
 
     def write_batch(self, batch: pa.RecordBatch, values: Callable[[], list[Any]]) -> None:
         """Take many values at once, as columns or as what `values` makes of them."""
         many = values()
-        if not self.write_many(many):
+        if not (self.takes_many and self.write_many(many)):
             for value in many:
                 self.write(value)
 

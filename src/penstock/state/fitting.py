@@ -139,7 +139,8 @@ def _integer(bound: int, type_info: TypeInformation) -> Fit:
 
 
 def _index(value: Any, path: str, type_info: TypeInformation) -> int:
-    if not isinstance(value, bool):
+    # What changes in place, as an array of no dimension does, is no number.
+    if not isinstance(value, bool) and not hasattr(value, "__iadd__"):
         try:
             return int(operator.index(value))
         except TypeError:

@@ -148,19 +148,15 @@ class Chain:
             return push
         block = SinkBlock(node.name, writer, push)
         self._blocks.append(block)
-        return block.push
-
-    def trim(self) -> None:
-        """Give on what was collected for sinks; called every few thousand records."""
-        for block in self._blocks:
-            block.drain()
+        return block.taker()
 
     def drain(self) -> None:
         """Let what waits inside the chain come to its end; called behind the last record."""
         # Steps are made from the end of the chain to its head, and hand on what they drain.
         for step in reversed(self._waiting):
             step.drain()
-        self.trim()
+        for block in self._blocks:
+            block.drain()
 
     def inputs(self, node: Node, broadcast: BroadcastStates | None) -> tuple[Push, ...]:
         """Return what takes the records of each input of `node`, the head of a plain stage."""

@@ -16,6 +16,9 @@ __all__ = ["SinkBlock", "sink_push", "takes_blocks"]
 
 Push = Callable[[Any], None]
 
+_MOST = 512
+"""Records of a block: they are still in the processor's cache when they are written."""
+
 
 def sink_push(node: Node, write: Push, *, is_head: bool) -> Push:
     """Return what gives records to a writer one by one, as soon as they are there."""
@@ -47,8 +50,7 @@ def sink_push(node: Node, write: Push, *, is_head: bool) -> Push:
 def takes_blocks(node: Node, writer: SinkWriter) -> bool:
     """Tell whether records may wait for each other: nobody can change them meanwhile."""
     declared: TypeInformation | None = node.input_type
-    has_own = type(writer).write_many is not SinkWriter.write_many
-    return has_own and declared is not None and is_immutable(declared)
+    return writer.takes_many and declared is not None and is_immutable(declared)
 
 
 class SinkBlock:
@@ -59,10 +61,20 @@ class SinkBlock:
         self._write_many = writer.write_many
         self._one_by_one = one_by_one
         self._records: list[Any] = []
-        self.push: Push = self._records.append
+
+    def taker(self) -> Push:
+        """Return what takes one record."""
+        records, append, drain = self._records, self._records.append, self.drain
+
+        def push(record: Any) -> None:
+            append(record)
+            if len(records) >= _MOST:
+                drain()
+
+        return push
 
     def drain(self) -> None:
-        """Give on what is there; called every few thousand records, and behind the last."""
+        """Give on what is there; called behind the last record too."""
         if not self._records:
             return
         try:

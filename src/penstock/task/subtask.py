@@ -206,7 +206,6 @@ class _Run:
         def trim() -> None:
             for emitter in emitters.values():
                 emitter.trim()
-            chain.trim()
 
         state: FileRef | bytes | None = None
         if head.kind.is_keyed:

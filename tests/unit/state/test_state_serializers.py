@@ -128,6 +128,12 @@ def test_a_value_that_fits_takes_the_form_of_its_type(
     assert serializer.decode(serializer.encode(value)) == fitted
 
 
+def test_a_number_that_can_be_changed_in_place_is_none() -> None:
+    for type_info in (Types.LONG(), Types.DOUBLE()):
+        with pytest.raises(TypeMismatchError):
+            serializer_for(type_info).encode(np.zeros((), np.int64))
+
+
 def test_a_fitted_row_carries_the_declared_names() -> None:
     assert serializer_for(ROW).fit(Row("a", 1)).as_dict() == {"name": "a", "n": 1}
 

@@ -27,6 +27,8 @@ _taken: list[tuple[str, Any]] = []
 class Writer(SinkWriter):
     """Takes numbers below ten at once; does not like 13 at all."""
 
+    takes_many = True
+
     def write(self, value: Any) -> None:
         if value == 13:
             message = "no luck"
@@ -70,6 +72,15 @@ def taken(numbers: list[Any], declared: TypeInformation | None = None) -> list[t
 
 def test_records_come_together_and_in_order() -> None:
     assert taken([3, 1, 2]) == [("many", [3, 1, 2])]
+
+
+def test_blocks_have_an_end_though_one_record_becomes_many() -> None:
+    _taken.clear()
+    env = environment()
+    made = env.from_collection([1]).flat_map(lambda _: [1] * 10_000, Types.LONG())
+    made.sink_to(Blocks())
+    env.execute()
+    assert [len(block) for _, block in _taken] == [512] * 19 + [272]
 
 
 def test_a_block_that_is_refused_comes_one_by_one() -> None:

@@ -68,6 +68,7 @@ class RowWriter(SinkWriter):
         self._block = None
         if not shape.json_columns:
             self._block = block_encoder(context.type_info, "f\\t" if shape.deletes else "")
+        self.takes_many = self._block is not None
         self._encoder: LineEncoder | None = None
         self._line: Callable[[Any], str] = self._first_line
         files = RowFiles(context.work_dir or context.staging_dir, context.attempt)
