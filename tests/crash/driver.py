@@ -252,3 +252,21 @@ def ask(variant: Variant, request: Request) -> Callable[[], Answer | None]:
     control = Control(job_dir(variant))
     id_ = control.ask(request)
     return lambda: control.answer(id_)
+
+
+def insist(driver: Driver, variant: Variant, request: Request) -> Answer | None:
+    """Ask until it is done, or the driver has ended: return the last answer.
+
+    A driver that begins gives up what was asked before, and an attempt that fails takes its
+    savepoint with it.
+    """
+    answer: Answer | None = None
+    while driver.is_running and (answer is None or not answer.ok):
+        told = ask(variant, request)
+
+        def is_answered(told: Callable[[], Answer | None] = told) -> bool:
+            return told() is not None
+
+        driver.wait_until(is_answered)
+        answer = told()
+    return answer

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.crash_points import CrashPoint
-from penstock.recovery.control import Answer, Savepoint, Stop
+from penstock.recovery.control import Savepoint, Stop
 from tests.crash.damage import KINDS, check_savepoints, checkpoint_files, damage, waiting_segments
 from tests.crash.driver import (
     Driver,
@@ -24,6 +24,7 @@ from tests.crash.driver import (
     completed_checkpoints,
     crash_at,
     has_ended,
+    insist,
     job_dir,
     journal_of,
     started,
@@ -190,7 +191,9 @@ class StopAndRestore(Fault):
 
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
-            got = self._stop(driver, variant)
+            got = None
+            if driver.wait_until(lambda: _is_listening(variant)):
+                got = insist(driver, variant, Stop(self.drain))
             _expect(driver, driver.wait(), {0})
         check_savepoints(variant)
         if got is None or not got.ok or got.path is None:
@@ -204,13 +207,6 @@ class StopAndRestore(Fault):
             stays=False,
             settings={**variant.settings, **mode},
         )
-
-    def _stop(self, driver: Driver, variant: Variant) -> Answer | None:
-        """Ask until it is done: an attempt that fails meanwhile takes its savepoint with it."""
-        got = None
-        while (got is None or not got.ok) and driver.wait_until(lambda: _is_listening(variant)):
-            got = _answered(driver, ask(variant, Stop(self.drain)))
-        return got
 
     def __str__(self) -> str:
         how = "drain" if self.drain else "stop"
@@ -235,6 +231,8 @@ class KilledStop(Fault):
                 _expect(driver, driver.wait(), {0})
                 return variant
             driver.kill()
+        if has_ended(variant):
+            return variant
         # From here on nothing but the stop makes a checkpoint.
         quiet = _replace(variant, interval_ms=None, records=1_000_000)
         attempts = journal_of(variant).attempts_so_far
@@ -457,11 +455,6 @@ def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
 
 def _has_begun_more_than(variant: Variant, attempts: int) -> bool:
     return journal_of(variant).attempts_so_far > attempts
-
-
-def _answered(driver: Driver, answer: Callable[[], Answer | None]) -> Answer | None:
-    driver.wait_until(lambda: answer() is not None)
-    return answer()
 
 
 def _is_listening(variant: Variant) -> bool:

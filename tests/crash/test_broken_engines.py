@@ -32,7 +32,7 @@ DIES_AT: dict[str, CrashPoint | None] = {
 
 def variant_in(directory: Path) -> Variant:
     return Variant(
-        str(directory), fast=450, slow=30, pause_ms=25, lag_ms=60, interval_ms=25, concurrent=4
+        str(directory), fast=900, slow=60, pause_ms=25, lag_ms=60, interval_ms=25, concurrent=4
     )
 
 

@@ -24,15 +24,15 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DataGeneratorSource, RateLimiterStrategy
 from penstock.testing import run_inline
 
-directory, example = map(Path, sys.argv[1:])
+directory, example, pace = *map(Path, sys.argv[1:3]), int(sys.argv[3])
 sink = runpy.run_path(str(example))["sqlite_sink"](directory / "orders.db")
 env = StreamExecutionEnvironment.get_execution_environment(
     Configuration.from_dict({{"execution.checkpointing.dir": str(directory / "checkpoints")}})
 )
 env.set_parallelism(2)
 env.enable_checkpointing(20)
-pace = RateLimiterStrategy.per_second(400)
-source = DataGeneratorSource(str, {ORDERS}, pace, Types.STRING())
+limit = RateLimiterStrategy.per_second(pace)
+source = DataGeneratorSource(str, {ORDERS}, limit, Types.STRING())
 env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").sink_to(sink)
 run_inline(env).execute("orders")
 """
@@ -54,9 +54,11 @@ def test_each_order_shows_once_though_the_driver_is_killed_again_and_again(tmp_p
     ended = False
     while not ended:
         before = len(column(database, "name", "ledger"))
+        # Its input must not end before it was killed as often as it shall be.
+        pace = "100" if killed < KILLS else "2000"
         with (tmp_path / "log").open("a") as log:
             driver = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(tmp_path), str(example)], stderr=log
+                [sys.executable, "-c", PROGRAM, str(tmp_path), str(example), pace], stderr=log
             )
         if killed < KILLS:
             while driver.poll() is None and len(column(database, "name", "ledger")) == before:

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_windows_of_a_driver_killed_again_and_again_are_exact(tmp_path: Path, backend: str) -> None:
-    shape = Shape(str(tmp_path), ("windows",), records=600, per_second=300, backend=backend)
+    shape = Shape(str(tmp_path), ("windows",), records=600, per_second=120, backend=backend)
     kill_anywhere(shape, random.Random(7), kills=3)
     assert faults(shape, read_lines(shape.output)) == []
     assert journal_of(shape).attempts_so_far >= 2
@@ -43,7 +43,7 @@ def test_timers_and_rules_of_a_driver_killed_at_points_are_exact(
     tmp_path: Path, part: str, seed: int
 ) -> None:
     backend = "rocksdb" if seed % 2 else "hashmap"
-    shape = Shape(str(tmp_path), (part,), records=360, per_second=300, backend=backend)
+    shape = Shape(str(tmp_path), (part,), records=360, per_second=120, backend=backend)
     kill_at_points(shape, random.Random(seed), kills=2)
     assert faults(shape, read_lines(shape.output)) == []
     assert journal_of(shape).attempts_so_far >= 2
@@ -64,7 +64,7 @@ def test_the_judge_finds_what_is_lost_and_what_is_doubled(tmp_path: Path) -> Non
 @pytest.mark.spark
 def test_all_are_exact_on_spark_though_a_worker_and_the_driver_die(tmp_path: Path) -> None:
     shape = Shape(
-        str(tmp_path), tuple(PARTS), records=900, per_second=60, spark=True, interval_ms=400
+        str(tmp_path), tuple(PARTS), records=900, per_second=30, spark=True, interval_ms=400
     )
     with started(shape) as first:
         assert first.wait_until(partial(has_reached, shape, 1)), first.words()
@@ -78,7 +78,6 @@ def test_all_are_exact_on_spark_though_a_worker_and_the_driver_die(tmp_path: Pat
         wanted = checkpoints(shape) + 2
         assert first.wait_until(partial(has_reached, shape, wanted)), first.words()
         time.sleep(random.Random().uniform(0.0, 1.0))
-    with started(shape) as last:
-        assert last.wait(200) == 0, last.words()
+    finish(shape)
     assert faults(shape, read_lines(shape.output)) == []
     assert journal_of(shape).attempts_so_far >= 2

@@ -41,8 +41,8 @@ def piling_up(directory: Path) -> Variant:
         str(directory),
         joins=True,
         unaligned=True,
-        fast=300,
-        slow=18,
+        fast=600,
+        slow=36,
         pause_ms=4,
         lag_ms=60,
         think_ms=1.5,
@@ -88,7 +88,7 @@ def test_one_stage_that_fails_takes_all_of_them_back(tmp_path: Path) -> None:
 
 
 def test_a_supervisor_brings_back_what_was_in_flight(tmp_path: Path) -> None:
-    outcome = through(tmp_path, Supervised((0.3, 0.2)), think_ms=3)
+    outcome = through(tmp_path, Supervised((0.3, 0.2)), think_ms=3, fast=900, slow=54)
     assert outcome.is_good, outcome
     assert outcome.attempts == 3
 
@@ -98,7 +98,7 @@ def test_a_supervisor_brings_back_what_was_in_flight(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["truncated", "flipped"])
 def test_a_damaged_segment_is_named_and_made_good(tmp_path: Path, kind: str) -> None:
-    variant = piling_up(tmp_path)
+    variant = msgspec.structs.replace(piling_up(tmp_path), fast=1500, slow=90)
     with started(variant) as driver:
         path = damage_waiting(driver, variant, kind, random.Random(kind))
         assert driver.wait() == 0, driver.words()
@@ -171,7 +171,8 @@ def test_records_in_flight_keep_a_job_in_its_shape_until_it_takes_a_savepoint(
         assert driver.wait() == 1, driver.words()
         assert "RestoreMismatchError" in driver.words()
         assert "take a savepoint" in driver.words()
-    outcome = play(Schedule(0, variant, (StopAndRestore(3, "memory"),)), tmp_path)
+    open_ended = msgspec.structs.replace(variant, stays=True)
+    outcome = play(Schedule(0, open_ended, (StopAndRestore(3, "memory"),)), tmp_path)
     assert outcome.is_good, outcome
 
 
@@ -180,8 +181,9 @@ def test_records_in_flight_keep_a_job_in_its_shape_until_it_takes_a_savepoint(
 
 def test_barriers_of_checkpoints_that_ran_out_of_time_do_no_harm(tmp_path: Path) -> None:
     # Payments take longer than a checkpoint may, so that most end while they are recorded.
-    settings = {TIMEOUT: "25 ms", TOLERABLE: "1000"}
-    outcome = through(tmp_path, CrashAt(CrashPoint.COORDINATOR_COMPLETED), settings=settings)
+    changes: dict[str, object] = {"lag_ms": 400, "slow": 12}
+    changes["settings"] = {TIMEOUT: "200 ms", TOLERABLE: "1000"}
+    outcome = through(tmp_path, CrashAt(CrashPoint.COORDINATOR_COMPLETED), **changes)
     assert outcome.is_good, outcome
     expired = [c for c in history_of(piling_up(tmp_path)) if is_expired(c)]
     overtaken = [line for c in expired for line in c.story if line.event is StoryEvent.OVERTAKEN]

@@ -191,6 +191,7 @@ def test_a_killed_executor_and_a_killed_driver_leave_no_trace(
         interval_ms=300,
         max_batch=150,
         pause_ms=150,
+        stays=True,
         spark=True,
         settings=on(cluster),
     )
@@ -208,7 +209,7 @@ def test_a_killed_executor_and_a_killed_driver_leave_no_trace(
         driver.kill()
     kept = [left_on(cluster, host) for host in HOSTS]
     assert any(kept), "a killed driver leaves state on hosts"
-    with started(variant) as driver:
+    with started(msgspec.structs.replace(variant, stays=False)) as driver:
         assert driver.wait(240) == 0, driver.words()
     verdict = judge(variant.fast, variant.slow, read_results(variant.output))
     assert verdict.is_exactly_once, str(verdict)

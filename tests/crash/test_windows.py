@@ -11,7 +11,7 @@ from penstock.crash_points import CrashPoint
 from penstock.recovery.control import Savepoint
 from penstock.testing import Verdict
 from tests.crash.damage import check_savepoints, checkpoint_files
-from tests.crash.driver import ask, completed_checkpoints, crash_at, journal_of, started
+from tests.crash.driver import completed_checkpoints, crash_at, insist, journal_of, started
 from tests.crash.faults import (
     CrashAt,
     CrashBehind,
@@ -81,7 +81,9 @@ def test_a_frozen_driver_that_was_taken_over_changes_nothing_more(
 )
 def test_a_savepoint_is_there_completely_or_not_at_all(tmp_path: Path, point: CrashPoint) -> None:
     # Only the savepoint writes metadata here: the first checkpoint by time is far away.
-    variant = msgspec.structs.replace(small(tmp_path), interval_ms=None, records=100, pause_ms=30)
+    variant = msgspec.structs.replace(
+        small(tmp_path), interval_ms=None, records=100, pause_ms=30, stays=True
+    )
     with started(variant) as driver:
         driver.wait_until(lambda: completed_checkpoints(variant) > 0)
         driver.kill()
@@ -89,17 +91,18 @@ def test_a_savepoint_is_there_completely_or_not_at_all(tmp_path: Path, point: Cr
     with started(quiet, crash_at(point, 1)) as driver:
         attempts = journal_of(variant).attempts_so_far
         driver.wait_until(lambda: journal_of(variant).attempts_so_far > attempts)
-        ask(variant, Savepoint())
-        driver.wait()
+        insist(driver, variant, Savepoint())
+        assert driver.wait() == -9, driver.words()
     check_savepoints(variant)
     known = [c for c in journal_of(variant).completed if c.savepoint]
     assert known == [], "it died before the savepoint counted"
-    outcome = play(Schedule(0, variant, ()), tmp_path)
+    outcome = play(Schedule(0, msgspec.structs.replace(variant, stays=False), ()), tmp_path)
     assert outcome.is_good, outcome
 
 
 def test_a_job_stopped_with_a_savepoint_goes_on_in_another_shape(tmp_path: Path) -> None:
-    outcome = through(tmp_path, StopAndRestore(3, "memory"), CrashAt(CrashPoint.SINK_COMMITTED, 2))
+    faults = StopAndRestore(3, "memory"), CrashAt(CrashPoint.SINK_COMMITTED, 2)
+    outcome = through(tmp_path, *faults, stays=True)
     assert outcome.is_good, outcome
 
 
@@ -141,7 +144,7 @@ def test_exceptions_and_kills_together(tmp_path: Path) -> None:
 def test_a_full_disk_fails_the_job_clearly_or_not_at_all(
     tmp_path: Path, call: str, last: int
 ) -> None:
-    outcome = through(tmp_path, DiskFull(call, 30, last), concurrent=2)
+    outcome = through(tmp_path, DiskFull(call, 30, last), concurrent=2, fast=600, slow=48)
     assert outcome.is_good, outcome
     assert "No space left" in (tmp_path / "start-1.log").read_text(), "it never was full"
 

@@ -303,9 +303,9 @@ def test_messages_in_flight_for_longer_than_the_ack_wait_are_not_delivered_again
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "SLOW", [b"%d" % n for n in range(20)])
-    reader = readers(builder(nats, "SLOW"))
+    reader = readers(builder(nats, "SLOW").set_ack_wait(Duration.of_seconds(3)))
     reader.read()
-    time.sleep(1.2)
+    time.sleep(4)
     assert consumer_of(nats, "SLOW", "job").num_redelivered == 0
     reader.checkpoint()
 
@@ -324,7 +324,7 @@ def test_messages_too_large_for_one_request_come_in_several(
 ) -> None:
     monkeypatch.setattr("penstock.connectors.nats.receiver._MAX_BYTES", 10_000)
     publish(nats, "LARGE", [b"%d" % n + b" " * 3_000 for n in range(50)])
-    reader = readers(builder(nats, "LARGE"))
+    reader = readers(builder(nats, "LARGE").set_ack_wait(Duration.of_minutes(5)))
     assert sorted(map(int, reader.read())) == list(range(50))
     assert consumer_of(nats, "LARGE", "job").num_redelivered == 0
     reader.checkpoint()

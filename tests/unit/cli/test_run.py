@@ -240,13 +240,14 @@ class Counting:
 def test_a_job_tells_of_its_checkpoints_and_that_it_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counting = Counting(tmp_path, 300, 0.002)
+    counting = Counting(tmp_path, 300, 0.02)
     process = counting.start()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "INFO checkpoint 1 completed in " in err
     assert counting.job()["status"] == "SUSPENDED"
+    counting.seconds_each = 0
     result = penstock(*counting.words())
     assert (result.exit_code, result.stdout) == (0, "done\n")
     assert "job 'count' goes on from " in caplog.text
@@ -265,7 +266,7 @@ def test_sigterm_ends_a_job_as_ctrl_c_does(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 def test_a_supervised_job_that_is_killed_counts_every_record_once(tmp_path: Path) -> None:
-    counting = Counting(tmp_path, 400, 0.002)
+    counting = Counting(tmp_path, 1500, 0.002)
     process = counting.start("--supervise")
     assert counting.driver() != process.pid
     os.kill(counting.driver(), signal.SIGKILL)
