@@ -37,7 +37,7 @@ LARGE = "x" * 100_000
 def hasty_case(
     postgres: Any, *, two_phase: bool = True, by_key: bool = False, seconds: int = 1
 ) -> tuple[str, Case]:
-    """Give up a silent server after a second, and one that takes no connection after two."""
+    """Give up a silent server after so long, and one that takes no connection after two seconds."""
     dsn = lines_table(postgres)
     builder = lines_sink(make_conninfo(dsn, connect_timeout=2)).set_two_phase(two_phase)
     if by_key:

@@ -36,7 +36,7 @@ from penstock.common.typeinfo import (
 )
 from penstock.errors import TypeMismatchError
 
-__all__ = ["Fit", "fit_for"]
+__all__ = ["INTEGER_BITS", "Fit", "fit_for"]
 
 INTEGER_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 

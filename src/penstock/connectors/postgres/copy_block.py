@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, TypeInformation
+from penstock.state.fitting import INTEGER_BITS
 
 __all__ = ["BlockEncoder", "block_encoder"]
 
 BlockEncoder = Callable[[list[Any]], str | None]
 """Encodes tuples, each as a line with its end; None if any of them needs a closer look."""
-
-_INTEGER_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 
 
 def block_encoder(type_info: TypeInformation | None, prefix: str) -> BlockEncoder | None:
@@ -48,8 +47,8 @@ def _column_fit(type_info: TypeInformation) -> Callable[[Sequence[Any]], bool] |
     """Return the question whether all values of a column are as they should be."""
     if not isinstance(type_info, BasicTypeInfo):
         return None
-    if type_info.kind in _INTEGER_BITS:
-        bound = 1 << (_INTEGER_BITS[type_info.kind] - 1)
+    if type_info.kind in INTEGER_BITS:
+        bound = 1 << (INTEGER_BITS[type_info.kind] - 1)
         return lambda column: (
             set(map(type, column)) == {int} and -bound <= min(column) and max(column) < bound
         )
