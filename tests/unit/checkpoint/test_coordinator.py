@@ -547,7 +547,7 @@ def test_whoever_asked_is_told_when_the_attempt_ends_before(tmp_path: Path) -> N
         waiting = world.coordinator.ask(RequestKind.MANUAL)
     afterwards = world.coordinator.ask(RequestKind.MANUAL)
     for answer in (in_flight, waiting, afterwards):
-        with pytest.raises(CheckpointFailedError):
+        with pytest.raises(CheckpointFailedError, match="ask again if it runs"):
             answer.result(1)
 
 
