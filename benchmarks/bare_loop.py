@@ -1,4 +1,4 @@
-"""The least that a Python step behind Spark's shuffle can cost: a dict and no store.
+"""The lowest cost of a Python step after Spark's shuffle: a dict and no store.
 
 The dict lives in a worker process. Workers are interchangeable from one micro-batch to the next, so
 the counts are right within one micro-batch only, and nothing survives a failure: this is a bound on
@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 
 from benchmarks.structured import StructuredQuery, session
 
-HELD: dict[tuple[str, int], dict[str, int]] = {}
+COUNTS: dict[tuple[str, int], dict[str, int]] = {}
 
 
 def count_step(run: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Count words against a dict that this worker process keeps for this run."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts = HELD.setdefault((run, TaskContext.get().partitionId()), {})
+        counts = COUNTS.setdefault((run, TaskContext.get().partitionId()), {})
         for batch in batches:
             words = batch.column(0).to_pylist()
             seen = []

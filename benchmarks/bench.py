@@ -1,4 +1,4 @@
-"""One run of a benchmark of several parts: what is started, said, shown and written down."""
+"""One run of a benchmark with several parts: starts jobs, and prints and writes the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.results import machine_facts
 RESULTS = Path(__file__).with_name("results")
 
 Measured = list[tuple[dict[str, Any], dict[str, Any]]]
-"""What processes were asked, and what each answered."""
+"""The jobs of a run, with the answer of each."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Bench:
     failures: dict[str, str] = field(default_factory=dict)
 
     def attempt(self, label: str, measure: Callable[[], Any]) -> Any | None:
-        """Measure one thing; a failure is told at the end and stops nothing else."""
+        """Measure one thing; a failure is reported at the end and stops nothing else."""
         self.progress.print(label, markup=False)
         began = time.monotonic()
         try:

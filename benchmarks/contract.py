@@ -1,4 +1,4 @@
-"""What every contender offers and what comes back from it."""
+"""The interface of every contender, and its result."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bench = Bench("exchange", runner, chosen.results, Console(stderr=True, highlight=False))
     print(", ".join(f"{name} {value}" for name, value in machine_facts().items()) + "\n")
     sizes = [(max(SMALL, round(LARGE * chosen.scale)), chosen.large), (SMALL, chosen.small)]
-    asked = list(jobs(sizes, chosen.rounds, chosen.parallelism, chosen.cache))
-    measured = bench.run_all("keyed", asked, lambda given: f"{given['rows']:,} rows")
+    planned = list(jobs(sizes, chosen.rounds, chosen.parallelism, chosen.cache))
+    measured = bench.run_all("keyed", planned, lambda given: f"{given['rows']:,} rows")
     bench.save("keyed", measured)
     bench.show(sheet(measured))
     for label, reason in bench.failures.items():
@@ -138,7 +138,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--parallelism", type=int, default=os.cpu_count() or 2, help="subtasks (default: cores)")
     add("--driver-memory", default="4g", help="heap of every JVM (default 4g)")
     add("--timeout", type=float, default=900, help="seconds a process may take (default 900)")
-    add("--cache", type=Path, default=default_cache(), help="where input and logs lie")
+    add("--cache", type=Path, default=default_cache(), help="directory of input and logs")
     add("--results", type=Path, default=RESULTS, help="where the JSON goes")
     return parser.parse_args(arguments)
 

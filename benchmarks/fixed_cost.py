@@ -40,7 +40,7 @@ class Dropbox:
         return cls(directory)
 
     def drop(self, number: int) -> str:
-        """Make one record available, under a key of its own, and return the key."""
+        """Make one record available, under a new key, and return the key."""
         key = f"k{number:07d}"
         # Written next to the watched directory, then moved into it.
         draft = self.directory.with_name(f"{key}.draft")

@@ -13,7 +13,7 @@ from benchmarks.penstock_keyed import KEYED_STEP, Count
 from penstock.common import Configuration, Duration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 POLL_MS = 1
 

@@ -1,4 +1,4 @@
-"""One benchmark job in a process of its own: `python -m benchmarks.job SPEC RESULT`.
+"""One benchmark job in a separate process: `python -m benchmarks.job SPEC RESULT`.
 
 A fresh process means a fresh JVM. The check comes first, so a wrong engine gets no time, and it
 warms every engine up alike.

@@ -1,4 +1,4 @@
-"""Where the time of a micro-batch goes: `python -m benchmarks.micro_batch`.
+"""Where the time of a micro-batch is spent: `python -m benchmarks.micro_batch`.
 
 Runs the keyed bench's job and takes apart its micro-batches, the first five of each stage left
 out: what the slowest task did, what Spark took around it, and what the driver took to publish.
@@ -16,7 +16,7 @@ from benchmarks.plan import FEW_KEYS
 from benchmarks.report import Sheet, markdown_sheet
 from benchmarks.workload import Workload, default_cache
 from penstock.datastream.connectors.discard import DiscardingSink
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 WARM_UP = 5
 FULL = Workload(FEW_KEYS, 500_000, 17, 2, str(default_cache()))

@@ -20,7 +20,7 @@ from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 KEYED_STEP = "count"
 

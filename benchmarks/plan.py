@@ -1,4 +1,4 @@
-"""Which contenders run, on how much, in which order."""
+"""The contenders of a run, the size of their input, and their order."""
 
 from __future__ import annotations
 

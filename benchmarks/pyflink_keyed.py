@@ -1,4 +1,4 @@
-"""PyFlink 2.3 in thread mode with the hashmap backend and checkpoints on, in a venv of its own.
+"""PyFlink 2.3 in thread mode with the hashmap backend and checkpoints on, in a separate venv.
 
 Flink has no micro-batches. The steady rate leaves out as many rows as a micro-batch of this
 workload would hold: it is taken from the moment that many records had been counted, over all
@@ -95,8 +95,8 @@ def _run(workload: Workload, mode: str) -> dict[str, Any]:
 
 
 def site_packages(python: Path) -> str:
-    asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    command = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 CONTENDER = PyFlinkContender()

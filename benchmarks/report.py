@@ -1,4 +1,4 @@
-"""Show what a run found, as a table for the terminal or as markdown."""
+"""Show the results of a run, as a table for the terminal or as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a whole run found, and how it goes into a file."""
+"""The results of a whole run, and their file format."""
 
 from __future__ import annotations
 

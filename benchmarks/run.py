@@ -112,7 +112,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     add = parser.add_argument
     add("--only", action="append", choices=plan.NAMES, help="run this contender (repeatable)")
-    add("--pyflink", action="store_true", help="run penstock beside PyFlink, in a venv of its own")
+    add("--pyflink", action="store_true", help="run penstock beside PyFlink, in a separate venv")
     add("--quick", action="store_true", help="tiny sizes: does it all work?")
     add("--rounds", type=int, default=2, help="times each engine runs, alternating (default 2)")
     keys = [plan.FEW_KEYS, plan.MANY_KEYS]

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from penstock.checkpoint.history import CheckpointRecord, History, RecordStatus
-from penstock.checkpoint.job_dir import JobDir
-from penstock.checkpoint.store import Completed
+from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
+from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.job_client import JobClient
 from penstock.ids import JobKey
-from penstock.job.launch import LaunchedJob
-from penstock.job.report import MicroBatchReport
+from penstock.job.launched_job import LaunchedJob
+from penstock.job.reports import MicroBatchReport
 
 PATIENCE_S = 900.0
 
 
 class RunningJob:
-    """What is asked of a job from outside; `directory` is that of its checkpoints."""
+    """Controls a running job; `directory` is its checkpoint directory."""
 
     def __init__(self, client: JobClient, directory: Path, job_id: str) -> None:
         self.client = client
@@ -47,28 +47,28 @@ class RunningJob:
         self.check()
         return sum(one.records_in for one in self.reports_of(step))
 
-    def checkpoint(self) -> tuple[CheckpointRecord, Path]:
-        """Take a checkpoint now; return its record and where it lies."""
+    def checkpoint(self) -> tuple[CheckpointStats, Path]:
+        """Take a checkpoint now; return its record and its path."""
         # The public way, through the job's directory, is polled: the barrier would come too late.
-        run = cast("LaunchedJob", self.client._job)._run
-        completed: Completed = run.checkpoint().result(PATIENCE_S)
+        job = cast("LaunchedJob", self.client._job)
+        completed: CompletedCheckpoint = job.trigger_checkpoint().result(PATIENCE_S)
         wait_until(lambda: self._record(completed.checkpoint) is not None, "there is no record")
         record = self._record(completed.checkpoint)
         assert record is not None
         return record, Path(completed.path)
 
-    def checkpoints(self) -> list[CheckpointRecord]:
+    def checkpoints(self) -> list[CheckpointStats]:
         """Those that were completed."""
         known = self.history.checkpoints()
-        return [one for one in known if one.status is RecordStatus.COMPLETED]
+        return [one for one in known if one.status is CheckpointStatus.COMPLETED]
 
     def cancel(self) -> None:
         self.client.cancel()
         cast("LaunchedJob", self.client._job).wait_for_end(60.0)
 
-    def _record(self, checkpoint: int) -> CheckpointRecord | None:
+    def _record(self, checkpoint: int) -> CheckpointStats | None:
         record = self.history.checkpoint(checkpoint)
-        return record if record and record.status is RecordStatus.COMPLETED else None
+        return record if record and record.status is CheckpointStatus.COMPLETED else None
 
 
 def wait_until(is_true: Callable[[], bool], otherwise: str) -> None:

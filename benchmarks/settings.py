@@ -1,7 +1,7 @@
 """The Spark settings that all contenders share, handed over by the environment.
 
 `PYSPARK_SUBMIT_ARGS` reaches every JVM that a contender starts, penstock's too, without the
-contender having to know. An engine may still set what it needs on top.
+contender having to know. An engine may override settings.
 """
 
 from __future__ import annotations

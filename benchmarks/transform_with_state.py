@@ -1,4 +1,4 @@
-"""PySpark's own keyed state: `transformWithState` with rows, in two styles.
+"""PySpark's keyed state: `transformWithState` with rows, in two styles.
 
 `PER_RECORD` reads and writes the state for every record, as Flink's `process_element` does, and
 each of these is a round trip to the JVM. `PER_KEY` uses what Spark's signature offers, an iterator

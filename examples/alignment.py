@@ -1,10 +1,10 @@
-"""A fast source and a slow one into one step: barriers of the fast one wait for those of the slow.
+"""Barrier alignment: the barriers of a fast source wait for those of a slow one.
 
     penstock run examples/alignment.py DIRECTORY
     penstock checkpoints alignment --dir DIRECTORY/checkpoints 2
 
-The second command shows what happened to the second checkpoint: who saw its barriers when, how
-long the inputs waited for each other, and how many bytes were held back meanwhile.
+The second command shows the second checkpoint: when each step received its barriers, how long the
+inputs waited for each other, and how many bytes were blocked meanwhile.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""What `make demo-barriers` runs: the same job with aligned checkpoints, then with unaligned ones.
+"""The demo of `make demo-barriers`: a job with aligned checkpoints, then with unaligned ones.
 
-The job is `priced_orders.py`, with more orders than its last step can take. What checkpoints cost
-is read from the history that the job keeps; `penstock checkpoints` shows the same. The second
-job's driver is killed with -9 while records are in flight, and comes back. At the end what is in
-the finished files is compared with what was sent; none of penstock's code is used for that.
+The job is `priced_orders.py`, with more orders than its last step can process. The durations are
+from the history of the job, which `penstock checkpoints` shows too. The driver of the second job is
+killed with -9 while records are in flight. Finally the finished files are compared with what was
+sent; none of penstock's code is used for that.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any
 
 import priced_orders
 from demo import (
-    Verdict,
+    VerificationResult,
     Watch,
     checkpoints,
     console,
-    directory_of_its_own,
     finished,
     has_ended_well,
     read_driver,
     recoveries,
     running_job,
+    temporary_directory,
 )
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -45,19 +45,19 @@ Checkpoint = dict[str, Any]
 
 def main() -> int:
     console.print(INTRODUCTION)
-    with directory_of_its_own() as directory:
+    with temporary_directory() as directory:
         aligned = Run(directory / "aligned", "false")
         unaligned = Run(directory / "unaligned", "true")
-        console.print(ALIGNED_STORY)
+        console.print(ALIGNED_INTRODUCTION)
         with aligned.job(orders=10 * priced_orders.ORDERS) as job:
             if not aligned.watch_backlog(job, enough=1):
                 return aligned.gave_up(job)
-        console.print(UNALIGNED_STORY)
+        console.print(UNALIGNED_INTRODUCTION)
         with unaligned.job(orders=priced_orders.ORDERS) as job:
             if not unaligned.watch_backlog(job, enough=3):
                 return unaligned.gave_up(job)
-            unaligned.kill_the_driver()
-            while unaligned.goes_on(job):
+            unaligned.kill_driver()
+            while unaligned.is_running(job):
                 pass
             if not has_ended_well(job, unaligned.directory):
                 return 1
@@ -65,14 +65,14 @@ def main() -> int:
         return 0 if is_exact(unaligned.directory) and is_shorter else 1
 
 
-# -- a job and what can be seen of it -----------------------------------------------------------
+# -- a job --------------------------------------------------------------------------------------
 
 
 class WatchBarriers(Watch):
     def figures(self, checkpoint: Checkpoint) -> str:
         return (
             f"{checkpoint['barriers']}: alignment {alignment_s(checkpoint):.2f} s, "
-            f"held {checkpoint['bytes_held']:,} bytes, "
+            f"blocked {checkpoint['bytes_held']:,} bytes, "
             f"in flight {in_flight(checkpoint):,} records"
         )
 
@@ -83,7 +83,7 @@ class Run:
         self.directory = directory
         self.unaligned = unaligned
         self.all: list[Checkpoint] = []
-        self.under_the_backlog: list[Checkpoint] = []
+        self.under_backlog: list[Checkpoint] = []
 
     def job(self, orders: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
         console.print(
@@ -95,42 +95,42 @@ class Run:
         return running_job(priced_orders.__file__, self.directory, str(orders), more=settings)
 
     def watch_backlog(self, job: subprocess.Popen[bytes], enough: int) -> bool:
-        """Tell what happens until enough checkpoints have begun and ended under a backlog."""
+        """Print what happens until enough checkpoints have completed under a backlog."""
         since = None
-        while self.goes_on(job) and len(self.under_the_backlog) < enough:
+        while self.is_running(job) and len(self.under_backlog) < enough:
             if since is None and (waiting := self.waiting_bytes()) >= BACKLOG_BYTES:
                 since = time.time()
-                self._watch.tell(f"the backlog is there: {waiting / 1024:.0f} KiB of records wait")
+                self._watch.print(f"backlog: {waiting / 1024:.0f} KiB of records wait")
             self.all = checkpoints(self.directory)
             if since is not None:
-                self.under_the_backlog = [c for c in self.all if c["triggered"] >= since]
-        return len(self.under_the_backlog) >= enough
+                self.under_backlog = [c for c in self.all if c["triggered"] >= since]
+        return len(self.under_backlog) >= enough
 
     def gave_up(self, job: subprocess.Popen[bytes]) -> int:
         if has_ended_well(job, self.directory):
-            say(False, "the job came to its end before there was a backlog")
+            say(False, "the job ended before there was a backlog")
         return 1
 
-    def goes_on(self, job: subprocess.Popen[bytes]) -> bool:
-        """Tell what is new; return whether the job still runs."""
+    def is_running(self, job: subprocess.Popen[bytes]) -> bool:
+        """Print the news; return whether the job is running."""
         time.sleep(0.1)
-        self._watch.tell_news()
+        self._watch.print_news()
         return job.poll() is None
 
     def waiting_bytes(self) -> int:
-        """Return the size of what waits in the channels, which are directories of files."""
+        """Return the size of the records in the channels, which are directories of files."""
         total = 0
-        with suppress(FileNotFoundError):  # what has been read goes while one looks
+        with suppress(FileNotFoundError):  # files are deleted when they were read
             for path in (self.directory / "work").glob("*/*/channels/*/*.arrow"):
                 with suppress(FileNotFoundError):
                     total += path.stat().st_size
         return total
 
-    def kill_the_driver(self) -> None:
+    def kill_driver(self) -> None:
         driver = read_driver(self.directory)
         if driver is not None:
             os.kill(driver["pid"], signal.SIGKILL)
-            self._watch.tell(f"[red bold]kill -9 {driver['pid']}[/], the driver")
+            self._watch.print(f"[red bold]kill -9 {driver['pid']}[/], the driver")
 
 
 # -- figures ------------------------------------------------------------------------------------
@@ -142,24 +142,23 @@ def alignment_s(checkpoint: Checkpoint) -> float:
 
 
 def in_flight(checkpoint: Checkpoint) -> int:
-    """Return how many records of a checkpoint its barriers had overtaken."""
+    """Return how many in-flight records a checkpoint holds."""
     channels = [c for operator in checkpoint["operators"] for c in operator["channels"]]
     return sum(channel["in_flight_records"] for channel in channels)
 
 
 def compare(aligned: Run, unaligned: Run) -> bool:
-    """Show both side by side; return whether unaligned ones were as much shorter as they should."""
+    """Show both side by side; return whether unaligned ones were as short as expected."""
     table = Table("", box=SIMPLE_HEAD)
     for mode in ("aligned", "unaligned"):
-        for column in ("took", "alignment", "held", "in flight"):
+        for column in ("took", "alignment", "blocked", "in flight"):
             table.add_column(f"{mode}\n{column}", justify="right")
     for number, pair in enumerate(zip_longest(aligned.all, unaligned.all), start=1):
         table.add_row(str(number), *cells(pair[0]), *cells(pair[1]))
     console.print(table)
     console.print(FIGURES)
     long, short = (
-        float(median(c["duration_s"] for c in run.under_the_backlog))
-        for run in (aligned, unaligned)
+        float(median(c["duration_s"] for c in run.under_backlog)) for run in (aligned, unaligned)
     )
     is_shorter = long >= TIMES_SHORTER * short
     say(
@@ -185,14 +184,14 @@ def say(is_good: bool, text: str) -> None:
     console.print(f"[{'green' if is_good else 'red'} bold]{text}[/]")
 
 
-# -- the proof ----------------------------------------------------------------------------------
+# -- verification --------------------------------------------------------------------------------
 
 
-def verify(results: list[str]) -> Verdict:
+def verify(results: list[str]) -> VerificationResult:
     """Compare lines with what was sent; a line is a name, an item, a number and a price.
 
-    The numbers of an item must be 1, 2, 3 and so on, and each line must name the price that was
-    the last one in that order. Which of an order and a price comes first is free.
+    The numbers of an item must be 1, 2, 3 and so on, and each line must name the last price in that
+    order. Orders and prices may be processed in any order.
     """
     amounts = {"order": priced_orders.ORDERS, "price": priced_orders.PRICES}
     due = Counter(
@@ -211,7 +210,7 @@ def verify(results: list[str]) -> Verdict:
         for place, (counted, name, price) in enumerate(sorted(happened), start=1):
             last = name if name.startswith("price") else last
             wrong += counted != place or price != last
-    return Verdict(
+    return VerificationResult(
         events=due.total(),
         results=len(results),
         lost=(due - there).total(),
@@ -221,42 +220,42 @@ def verify(results: list[str]) -> Verdict:
 
 
 def is_exact(directory: Path) -> bool:
-    """Say what was replayed and what came out; return whether both are as they should be."""
+    """Print what was replayed and the output; return whether both are as expected."""
     in_flight_in = {c["id"]: in_flight(c) for c in checkpoints(directory)}
     replayed = sum(in_flight_in.get(r["checkpoint"], 0) for r in recoveries(directory))
-    say(replayed > 0, f"{replayed:,} records in flight were replayed behind the kill")
-    verdict = verify(finished(directory))
+    say(replayed > 0, f"{replayed:,} records in flight were replayed after the kill")
+    result = verify(finished(directory))
     say(
-        verdict.is_good,
-        f"events in {verdict.events:,}, lines out {verdict.results:,}, "
-        f"lost {verdict.lost}, duplicated {verdict.duplicated}, wrong {verdict.wrong}",
+        result.is_good,
+        f"events in {result.events:,}, lines out {result.results:,}, "
+        f"lost {result.lost}, duplicated {result.duplicated}, wrong {result.wrong}",
     )
-    return replayed > 0 and verdict.is_good
+    return replayed > 0 and result.is_good
 
 
 INTRODUCTION = """\
 [bold]Orders and new prices, joined by item, on Spark, twice.[/]
-Orders come faster than the ledger behind the join can book them, prices come slowly. So orders
-pile up in the channels: a backlog. Every two seconds a checkpoint is due.
+Orders arrive faster than the ledger after the join can book them, prices arrive slowly. So orders
+pile up in the channels: a backlog. A checkpoint is due every two seconds.
 """
 
-ALIGNED_STORY = """\
-[bold]First with aligned checkpoints.[/] A barrier stays behind the records that were sent before
-it: it gets through when the whole backlog in front of it has been booked. At the join the prices,
-whose barrier came at once, are held until that of the orders is there.
+ALIGNED_INTRODUCTION = """\
+[bold]First with aligned checkpoints.[/] A barrier stays after the records that were sent before it,
+so it arrives when the whole backlog before it has been booked. At the join the input of the prices,
+whose barrier arrived at once, is blocked until the barrier of the orders arrives.
 """
 
-UNALIGNED_STORY = """
-That is enough of this one: it is ended here.
+UNALIGNED_INTRODUCTION = """
+This job is cancelled here.
 
-[bold]Now with unaligned checkpoints.[/] A barrier overtakes all that waits, and what it overtook
-becomes a part of the checkpoint. In the middle the driver is killed with -9: what it had read
-and not booked yet is in no state and will not be read again, it is in the checkpoint alone.
+[bold]Now with unaligned checkpoints.[/] A barrier overtakes the waiting records, and these
+in-flight records become part of the checkpoint. Meanwhile the driver is killed with -9: orders
+that were read but not booked yet are only in the checkpoint.
 """
 
 FIGURES = """\
-alignment: how long inputs waited at their barriers, at most; held: the most that waited behind
-them; in flight: what barriers overtook, kept in the checkpoint
+alignment: the longest time that inputs waited at their barriers; blocked: the most bytes that
+waited after them; in flight: the records that barriers overtook, stored in the checkpoint
 """
 
 

@@ -1,4 +1,4 @@
-"""A Spark DataFrame as a source: Spark reads and joins, a keyed function goes on from there."""
+"""A Spark DataFrame as a source: Spark reads and joins, a keyed function processes the result."""
 
 from penstock.common import Row, Types
 from penstock.datastream import StreamExecutionEnvironment

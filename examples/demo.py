@@ -1,8 +1,8 @@
-"""What `make demo` runs: a job on Spark whose driver is killed with -9, twice, and then the proof.
+"""The demo of `make demo`: kills the driver of a job on Spark twice, and verifies the output.
 
-The job is `orders.py`. This program only starts it with `penstock run --supervise`, watches the
-files it keeps, kills its driver, and at the end compares what is in the finished files with what
-was ordered. None of penstock's code is used for that.
+The job is `orders.py`. This program starts it with `penstock run --supervise`, watches its files,
+kills its driver, and finally compares the finished files with the orders. It uses none of
+penstock's code for that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
         "ten seconds or more\nto start, each time.\n"
     )
     console.print("$ penstock run --supervise examples/orders.py DIRECTORY\n")
-    with directory_of_its_own() as directory, running_job(orders.__file__, directory) as job:
+    with temporary_directory() as directory, running_job(orders.__file__, directory) as job:
         watch_and_kill(job, directory)
         return report(directory) if has_ended_well(job, directory) else 1
 
@@ -54,12 +54,12 @@ def main() -> int:
 
 
 @contextmanager
-def directory_of_its_own() -> Iterator[Path]:
+def temporary_directory() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
         yield directory
     finally:
-        # The last JVM may still be removing files of its own.
+        # The last JVM may still be removing its files.
         deadline = time.monotonic() + 10
         while directory.exists() and time.monotonic() < deadline:
             shutil.rmtree(directory, ignore_errors=True)
@@ -102,36 +102,36 @@ def has_ended_well(job: subprocess.Popen[bytes], directory: Path) -> bool:
     return code == 0
 
 
-# -- what can be seen from outside --------------------------------------------------------------
+# -- watching the job ----------------------------------------------------------------------------
 
 
 class Watch:
-    """Tells what happens to a job, as it happens."""
+    """Prints what happens to a job."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._began = time.monotonic()
-        self._told = Counter[str]()
+        self._started = time.monotonic()
+        self._printed = Counter[str]()
 
-    def tell(self, text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/]  {text}")
+    def print(self, text: str) -> None:
+        console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/]  {text}")
 
-    def tell_news(self) -> None:
+    def print_news(self) -> None:
         log = (self._directory / "log").read_text(errors="replace").splitlines()
         for line in self._new("log", log):
             if line.startswith("driver "):
-                self.tell(f"[yellow]supervisor: {line}[/]")
+                self.print(f"[yellow]supervisor: {line}[/]")
         for recovery in self._new("recoveries", recoveries(self._directory)):
-            self.tell(f"[yellow]{self.comeback(recovery)}[/]")
+            self.print(f"[yellow]{self.describe_recovery(recovery)}[/]")
         for checkpoint in self._new("checkpoints", checkpoints(self._directory)):
-            self.tell(
+            self.print(
                 f"[green]checkpoint {checkpoint['id']:<3}[/] {checkpoint['duration_s']:5.2f} s, "
                 f"{self.figures(checkpoint)}"
             )
 
-    def comeback(self, recovery: dict[str, Any]) -> str:
+    def describe_recovery(self, recovery: dict[str, Any]) -> str:
         return (
-            f"the driver is back (attempt {recovery['attempt']}) and goes on from "
+            f"the driver is back (attempt {recovery['attempt']}) and resumes from "
             f"checkpoint {recovery['checkpoint']}"
         )
 
@@ -143,27 +143,27 @@ class Watch:
         )
 
     def _new(self, kind: str, found: list[T]) -> list[T]:
-        new = found[self._told[kind] :]
-        self._told[kind] = len(found)
+        new = found[self._printed[kind] :]
+        self._printed[kind] = len(found)
         return new
 
 
 def watch_and_kill(job: subprocess.Popen[bytes], directory: Path) -> None:
-    """Tell what happens until the job is over, and kill its driver on the way."""
+    """Print what happens until the job has ended, and kill its driver meanwhile."""
     watch, killed, chance = Watch(directory), set[str](), random.Random(7)
     while job.poll() is None:
-        watch.tell_news()
+        watch.print_news()
         driver = read_driver(directory)
         if driver is not None and driver["attempt"] not in killed and len(killed) < KILLS:
             mine = [c for c in checkpoints(directory) if c["attempt"] == driver["attempt"]]
             if len(mine) >= CHECKPOINTS_BEFORE_A_KILL:
                 time.sleep(chance.uniform(0.1, 1.0))
-                watch.tell_news()
+                watch.print_news()
                 os.kill(driver["pid"], signal.SIGKILL)
                 killed.add(driver["attempt"])
-                watch.tell(f"[red bold]kill -9 {driver['pid']}[/], the driver")
+                watch.print(f"[red bold]kill -9 {driver['pid']}[/], the driver")
         time.sleep(0.1)
-    watch.tell_news()
+    watch.print_news()
 
 
 def job_file(directory: Path, pattern: str) -> list[Path]:
@@ -171,7 +171,7 @@ def job_file(directory: Path, pattern: str) -> list[Path]:
 
 
 def read_driver(directory: Path) -> dict[str, Any] | None:
-    """Read who drives the job; None while nobody does."""
+    """Return the lease of the driver; None if no driver is running."""
     try:
         found: dict[str, Any] = json.loads(job_file(directory, "driver.json")[0].read_text())
     except (IndexError, FileNotFoundError):
@@ -190,7 +190,7 @@ def recoveries(directory: Path) -> list[dict[str, Any]]:
 
 
 def finished(directory: Path) -> list[str]:
-    """Read the lines of all finished files; what is unfinished lies in a hidden directory."""
+    """Read the lines of all finished files; unfinished ones are in a hidden directory."""
     return [
         line
         for path in (directory / "finished").glob("[!.]*")
@@ -199,11 +199,11 @@ def finished(directory: Path) -> list[str]:
     ]
 
 
-# -- the proof ----------------------------------------------------------------------------------
+# -- verification --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerificationResult:
     events: int
     results: int
     lost: int
@@ -221,11 +221,11 @@ def sent() -> list[str]:
     ]
 
 
-def verify(ordered: list[str], results: list[str]) -> Verdict:
+def verify(ordered: list[str], results: list[str]) -> VerificationResult:
     """Compare results with orders; a result is an order, its customer's total and a number.
 
-    From one result of a customer to the next the total must grow by just the order's price, and
-    the numbers of a region must be 1, 2, 3 and so on. Which of two orders comes first is free.
+    From one result of a customer to the next, the total must grow by the price of the order, and
+    the numbers of a region must be 1, 2, 3 and so on. Orders may be processed in any order.
     """
     due = Counter(ordered)
     there = Counter(line.rsplit(",", 2)[0] for line in results)
@@ -236,8 +236,8 @@ def verify(ordered: list[str], results: list[str]) -> Verdict:
         totals[customer].append((int(total), int(cents)))
         numbers[region].append(int(number))
     steps = [step for chain in totals.values() for step in pairwise([(0, 0), *sorted(chain)])]
-    counts = [pair for given in numbers.values() for pair in enumerate(sorted(given), start=1)]
-    return Verdict(
+    counts = [pair for found in numbers.values() for pair in enumerate(sorted(found), start=1)]
+    return VerificationResult(
         events=len(ordered),
         results=len(results),
         lost=(due - there).total(),
@@ -256,31 +256,31 @@ def report(directory: Path) -> int:
     console.print()
     console.print(table)
     console.print(
-        "detect: from the driver's last sign of life to the start of the next one; redeploy: "
-        "mostly Spark's\nstart; then state is loaded, sources go back to where the checkpoint has "
-        "them, and sinks commit\nwhat it holds and remove what came after it.\n"
+        "detect: from the last heartbeat of the driver to the start of the next one; redeploy: "
+        "mostly the\nstart of Spark; then the state is loaded, sources are reset to the positions "
+        "of the checkpoint,\nand sinks commit its output and remove later output.\n"
     )
-    verdict = verify(sent(), finished(directory))
-    color = "green" if verdict.is_good else "red"
+    result = verify(sent(), finished(directory))
+    color = "green" if result.is_good else "red"
     console.print(
-        f"[{color} bold]events in {verdict.events:,}, results out {verdict.results:,}, "
-        f"lost {verdict.lost}, duplicated {verdict.duplicated}, wrong {verdict.wrong}[/]\n"
+        f"[{color} bold]events in {result.events:,}, results out {result.results:,}, "
+        f"lost {result.lost}, duplicated {result.duplicated}, wrong {result.wrong}[/]\n"
     )
-    console.print(STORY)
-    came_back = len(recoveries(directory))
-    if came_back < KILLS:
-        console.print(f"[red bold]the driver came back {came_back} times, not {KILLS}[/]")
-    return 0 if verdict.is_good and came_back >= KILLS else 1
+    console.print(EXPLANATION)
+    restarts = len(recoveries(directory))
+    if restarts < KILLS:
+        console.print(f"[red bold]the driver was restarted {restarts} times, not {KILLS}[/]")
+    return 0 if result.is_good and restarts >= KILLS else 1
 
 
-STORY = """\
-- A kill -9 leaves no time to write anything: what came back was in the checkpoint.
-- Barriers cut the orders of both shops at one place, so that totals, numbers, positions in the
-  sources and files all belong to the same orders.
-- What was written behind the last checkpoint lay in hidden files and was thrown away. What belongs
-  to a checkpoint got its final name once that checkpoint was complete, and only once.
-- Ids of checkpoints never repeat: a new driver begins behind all that the dead one may have used.
-- The check read the orders and the finished files, in plain Python, and nothing else."""
+EXPLANATION = """\
+- A kill -9 leaves no time to write anything: everything that was restored was in the checkpoint.
+- Barriers divide the streams of both shops at the same point, so totals, numbers, source positions
+  and files all belong to the same orders.
+- Output after the last checkpoint was in hidden files and was deleted. Output of a checkpoint got
+  its final name when that checkpoint was complete, exactly once.
+- Checkpoint ids are never reused: a new driver starts after all ids of the killed one.
+- The verification read only the orders and the finished files, in plain Python."""
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python examples/files_to_files.py FROM TO
 
-The files of TO appear at the end of the input, complete and all at once; until then everything
-lies in a hidden directory there.
+The files of TO appear at the end of the input, complete and all at once; until then they are in a
+hidden directory there.
 """
 
 import sys

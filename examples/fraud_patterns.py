@@ -2,9 +2,9 @@
 
     penstock run examples/fraud_patterns.py
 
-The large charge has to be the next one of the same account, and come within a minute; any charge in
-between breaks the pattern, as in Flink's walkthrough of fraud detection. The stream is out of order
-by some seconds: terminals report late, though each account's charges keep their order.
+The large charge must be the next one of the same account, and follow within a minute; any charge in
+between breaks the pattern, as in Flink's fraud detection walkthrough. The stream is out of order by
+some seconds, but the charges of each account are in order.
 """
 
 import random
@@ -39,7 +39,7 @@ class TimeOfCharge(TimestampAssigner):
 
 
 class Detect(KeyedProcessFunction[int, Charge, str]):
-    """Raises a flag at a small charge; its value is the time at which a timer takes it down."""
+    """Sets a flag at a small charge; its value is the time at which a timer clears it."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.flag = runtime_context.get_state(ValueStateDescriptor("flag", Types.LONG()))
@@ -48,7 +48,7 @@ class Detect(KeyedProcessFunction[int, Charge, str]):
         account, at, amount = value
         until = self.flag.value()
         if until is not None:
-            # Timers wait for the watermark, records do not: the flag may be up for too long.
+            # Timers wait for the watermark, records do not: the flag may be outdated.
             if amount > LARGE and at <= until:
                 yield f"account {account}: {amount:.2f} at {at // SECOND} s"
             ctx.timer_service().delete_event_time_timer(until)
@@ -73,7 +73,7 @@ if __name__ == "__main__":
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(
         Duration.of_seconds(10)
     ).with_timestamp_assigner(TimeOfCharge())
-    # One reader: between several of them the charges of an account would lose their order.
+    # One reader: with several, the charges of an account would not stay in order.
     charges = env.from_source(source, strategy, "charges").set_parallelism(1)
     by_account = charges.key_by(lambda made: made[0], Types.INT())
     by_account.process(Detect(), Types.STRING()).print("alert")

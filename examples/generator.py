@@ -1,4 +1,4 @@
-"""Generate records at a given rate, look on while they are counted, then cancel."""
+"""Generate records at a given rate, watch their counters, then cancel the job."""
 
 import sys
 import time

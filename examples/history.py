@@ -2,10 +2,9 @@
 
     penstock run examples/history.py
 
-Visits and queries are two streams, and which of them is faster is open. So both wait in state until
-the watermark, the lesser of the two streams', has come to their time; timers then take them in
-order. An answer has the visits up to the moment of its query and none that came after it, however
-the streams ran.
+Visits and queries are two streams, and either may be faster. So both wait in state until the
+watermark, the minimum of both streams, reaches their time; timers then process them in order. An
+answer has the visits up to the time of its query and no later ones, however fast the streams are.
 """
 
 import random

@@ -1,9 +1,9 @@
-"""What `make demo-kafka` runs: Kafka to Kafka and PostgreSQL, each part killed once, and the proof.
+"""The demo of `make demo-kafka`: Kafka to Kafka and PostgreSQL, with each part killed once.
 
 The job is `kafka_orders.py`. This program starts a real broker and a real database, sends orders,
 starts the job with `penstock run --supervise`, and kills its driver, one of its Python workers, the
-broker and the database, each with -9. At the end it reads topic and table with plain clients and
-compares them with what was sent; none of penstock's code is used for that.
+broker and the database, each with -9. Finally it reads the topic and the table with plain clients
+and compares them with what was sent; it uses none of penstock's code for that.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ import kafka_orders
 import psycopg
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from demo import (
-    Verdict,
+    VerificationResult,
     Watch,
     checkpoints,
     console,
-    directory_of_its_own,
     has_ended_well,
     read_driver,
     running_job,
+    temporary_directory,
 )
 from kafka_orders import PARTITIONS, Booked, Order
 from rich.box import SIMPLE_HEAD
@@ -51,13 +51,13 @@ CHECKPOINTS_BEFORE_A_KILL = 2
 AWAY_S = 1.0
 
 QUIET = {"log_level": 0, "logger": logging.getLogger("clients of the demo")}
-"""Clients that lose their broker say so again and again."""
+"""Clients that lose their broker log it again and again."""
 
 
 def main(orders: int) -> int:
     console.print(INTRODUCTION.format(orders=orders))
-    with directory_of_its_own() as directory, KafkaBroker() as broker, PostgresServer() as database:
-        dsn = make_room(broker, database)
+    with temporary_directory() as directory, KafkaBroker() as broker, PostgresServer() as database:
+        dsn = prepare(broker, database)
         console.print(
             f"A broker answers on {broker.bootstrap}, a database on port {database.port}.\n\n"
             "$ penstock run --supervise -D spark.jars=... \\\n"
@@ -75,7 +75,7 @@ def main(orders: int) -> int:
         return 0 if is_exact(shop, broker.bootstrap, dsn) and len(killed) == PARTS else 1
 
 
-def make_room(broker: KafkaBroker, database: PostgresServer) -> str:
+def prepare(broker: KafkaBroker, database: PostgresServer) -> str:
     """Create both topics and the table; return the database's address."""
     broker.create_topic("orders", PARTITIONS)
     broker.create_topic("totals", PARTITIONS)
@@ -94,12 +94,12 @@ def order(number: int) -> Order:
 
 
 def partition_of(customer: str) -> int:
-    """All orders of a customer lie in one partition, and so in order."""
+    """All orders of a customer are in one partition, and therefore in order."""
     return int(customer[1:]) % PARTITIONS
 
 
 class Shop(threading.Thread):
-    """Sends orders to Kafka, each time that it is allowed some more."""
+    """Sends orders to Kafka, as many as it is allowed."""
 
     def __init__(self, bootstrap: str, orders: int) -> None:
         super().__init__(name="shop", daemon=True)
@@ -158,7 +158,7 @@ class Run(Watch):
     def watch_and_kill(
         self, job: subprocess.Popen[bytes], broker: KafkaBroker, database: PostgresServer
     ) -> list[str]:
-        """Tell what happens until the job is over, and kill each part on the way; say which."""
+        """Print what happens until the job has ended; return the parts that were killed."""
         victims: list[Victim] = [
             ("the driver", self._kill_driver),
             ("one of its Python workers", self._kill_worker),
@@ -169,27 +169,27 @@ class Run(Watch):
         since, is_over = 0.0, False
         while job.poll() is None:
             time.sleep(0.1)
-            self.tell_news()
+            self.print_news()
             completed = checkpoints(self._directory)
-            # Some for each checkpoint, so that they keep coming, and some kept for each kill.
+            # Some orders per checkpoint, so that there is always input, and some for each kill.
             share = min(1 + len(completed) / 4, 2 + len(killed)) / (PARTS + 2)
             self._shop.allow(1.0 if is_over else share)
             done = [c for c in completed if c["triggered"] > since]
             if len(done) < CHECKPOINTS_BEFORE_A_KILL or is_over:
                 continue
             if len(killed) == PARTS:
-                self.tell("each part came back; the rest of the orders comes at once")
+                self.print("each part is running again; the remaining orders are sent at once")
                 is_over = True
             elif victims[len(killed)][1]():
                 killed.append(victims[len(killed)][0])
                 since = time.time()
-        self.tell_news()
+        self.print_news()
         return killed
 
-    def comeback(self, recovery: dict[str, Any]) -> str:
+    def describe_recovery(self, recovery: dict[str, Any]) -> str:
         why = recovery["cause"].splitlines()[0]
-        goes_on = f"attempt {recovery['attempt']} goes on from checkpoint {recovery['checkpoint']}"
-        return f"{goes_on}: {why[:40]}"
+        attempt, checkpoint = recovery["attempt"], recovery["checkpoint"]
+        return f"attempt {attempt} resumes from checkpoint {checkpoint}: {why[:40]}"
 
     def figures(self, checkpoint: dict[str, Any]) -> str:
         return f"{self._shop.acknowledged:,} orders sent, {self._rows()} rows in the table"
@@ -212,21 +212,21 @@ class Run(Watch):
     def _kill(self, pid: int, name: str) -> bool:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-            self.tell(f"[red bold]kill -9 {pid}[/], {name}")
+            self.print(f"[red bold]kill -9 {pid}[/], {name}")
             return True
         return False
 
     def _kill_server(self, server: KafkaBroker | PostgresServer, name: str) -> bool:
-        self.tell(f"[red bold]kill -9 {server.pid}[/], {name}")
+        self.print(f"[red bold]kill -9 {server.pid}[/], {name}")
         server.kill()
         time.sleep(AWAY_S)
         server.start()
-        self.tell(f"[yellow]{name} answers again, on the same port with the same data[/]")
+        self.print(f"[yellow]{name} is running again, on the same port with the same data[/]")
         return True
 
 
 def workers_of(driver: int) -> list[int]:
-    """Find the Python workers of a driver: forked off a daemon of the same name."""
+    """Find the Python workers of a driver, which a daemon of the same name forks."""
     parents = dict(processes())
     daemons = {pid for pid in parents if b"daemon" in command_of(pid)}
 
@@ -248,11 +248,11 @@ def command_of(pid: int) -> bytes:
     return b""
 
 
-# -- the proof ----------------------------------------------------------------------------------
+# -- verification --------------------------------------------------------------------------------
 
 
 def due(orders: int) -> list[Booked]:
-    """Say what the job has to make of so many orders, with a plain dictionary."""
+    """Return the expected results of this many orders, computed with a plain dictionary."""
     accounts: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     booked = []
     for id_, customer, cents in map(order, range(orders)):
@@ -263,11 +263,11 @@ def due(orders: int) -> list[Booked]:
 
 
 def in_topic(bootstrap: str) -> list[Booked]:
-    """Read what is committed in the topic, each partition in its order."""
+    """Read the committed messages of the topic, each partition in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "proof",
+            "group.id": "verification",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             **QUIET,
@@ -300,12 +300,12 @@ def left_open(dsn: str) -> int:
         return int(found)
 
 
-def verify(expected: list[Booked], results: list[Booked], *, in_order: bool) -> Verdict:
-    """Compare results with what they should be; `in_order`: a customer's as they were ordered."""
+def verify(expected: list[Booked], results: list[Booked], *, in_order: bool) -> VerificationResult:
+    """Compare results with the expected ones; `in_order`: also their order per customer."""
     ordered = Counter(id_ for id_, *_ in expected)
     there = Counter(id_ for id_, *_ in results)
     wrong = len(set(results) - set(expected))
-    return Verdict(
+    return VerificationResult(
         events=len(expected),
         results=len(results),
         lost=(ordered - there).total(),
@@ -324,7 +324,7 @@ def out_of_order(results: Iterable[Booked]) -> int:
 
 
 def is_exact(shop: Shop, bootstrap: str, dsn: str) -> bool:
-    """Show all counts side by side; return whether they are as they should be."""
+    """Show all counts side by side; return whether they are as expected."""
     expected = due(shop.orders)
     topic = verify(expected, in_topic(bootstrap), in_order=True)
     table = verify(expected, in_table(dsn), in_order=False)
@@ -332,11 +332,11 @@ def is_exact(shop: Shop, bootstrap: str, dsn: str) -> bool:
     for column in ("orders", "lost", "duplicated", "wrong"):
         sheet.add_column(column, justify="right")
     sheet.add_row("sent to the topic orders", f"{shop.acknowledged:,}", "", "", "")
-    for place, verdict in {"the topic totals": topic, "the table totals": table}.items():
-        counts = verdict.results, verdict.lost, verdict.duplicated, verdict.wrong
+    for place, result in {"the topic totals": topic, "the table totals": table}.items():
+        counts = result.results, result.lost, result.duplicated, result.wrong
         sheet.add_row(f"found in {place}", *(f"{count:,}" for count in counts))
     console.print(sheet)
-    console.print(f"prepared transactions left behind in the database: {left_open(dsn)}\n")
+    console.print(f"prepared transactions left in the database: {left_open(dsn)}\n")
     is_good = topic.is_good and table.is_good and left_open(dsn) == 0
     console.print(
         f"[{'green' if is_good else 'red'} bold]orders {shop.acknowledged:,}, in the topic "
@@ -344,29 +344,29 @@ def is_exact(shop: Shop, bootstrap: str, dsn: str) -> bool:
         f"duplicated {topic.duplicated + table.duplicated}, "
         f"wrong {topic.wrong + table.wrong}[/]\n"
     )
-    console.print(STORY)
+    console.print(EXPLANATION)
     return is_good and shop.acknowledged == shop.orders
 
 
 INTRODUCTION = """\
 [bold]{orders:,} orders from Kafka, on Spark, into Kafka and PostgreSQL. Driver, worker, broker and
 database will each be killed with -9.[/]
-A keyed step numbers the orders of each customer and adds them up. What it makes of an order goes
-into a topic and into a table. Every second a checkpoint is taken. Broker and Spark take some
-seconds to start.
+A keyed step numbers the orders of each customer and adds them up. Its results go to a topic and to
+a table. Every second a checkpoint is taken. The broker and Spark take some seconds to start.
 """
 
-STORY = """\
-- Nothing of a checkpoint is shown before it is complete: messages wait in files, rows in the
-  database, in prepared transactions.
-- Once it is complete, its messages are published in one transaction of the broker, together with
-  a mark that says up to which checkpoint that was done. Who comes back reads the mark.
-- A database that dies between PREPARE and COMMIT still has the transaction when it comes back.
-- Positions in Kafka, totals, messages and rows belong to one cut: a new driver begins there.
-- The check read topic (committed messages only) and table with plain clients, and nothing else."""
+EXPLANATION = """\
+- Output becomes visible only when its checkpoint is complete: until then messages are in files, and
+  rows are in prepared transactions of the database.
+- Then the messages are published in one Kafka transaction, together with a marker that names the
+  checkpoint. A restarted driver reads the marker.
+- A database that dies between PREPARE and COMMIT still has the transaction after its restart.
+- Positions in Kafka, totals, messages and rows belong to the same checkpoint, from which a new
+  driver resumes.
+- The verification read the topic (only committed messages) and the table with plain clients."""
 
 
 if __name__ == "__main__":
-    # Leave by an exception, so that nothing stays behind.
+    # Exit with an exception, so that everything is cleaned up.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else ORDERS))

@@ -3,8 +3,8 @@
     penstock run --supervise -D spark.jars=... \
         examples/kafka_orders.py DIRECTORY BOOTSTRAP DSN ORDERS
 
-Orders are JSON in the topic `orders`, so many of them. Each becomes a message in the topic `totals`
-and a row in the table `totals`. `make demo-kafka` runs it and kills each part with -9.
+Orders are JSON in the topic `orders`; ORDERS is their number. Each becomes a message in the topic
+`totals` and a row in the table `totals`. `make demo-kafka` runs this and kills each part with -9.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A shop remembers its customers: every kind of keyed state, once each."""
+"""A shop with a state per customer: every kind of keyed state, once each."""
 
 from collections.abc import Iterator
 from zlib import crc32

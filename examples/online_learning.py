@@ -2,10 +2,10 @@
 
     penstock run examples/online_learning.py
 
-Each model predicts what a meter will show, then sees it and takes one step of gradient descent.
-So every prediction is of something the model has not learned from, and their errors are an honest
-measure of it. They are told per hundred events. Models are part of the checkpoints: after a
-failure they go on from there, and no event is learned twice.
+Each model predicts what a meter will show, then learns from the actual value with one step of
+gradient descent. So every prediction is about a value that the model has not seen, and the errors
+are an honest measure of the model. They are printed per hundred events. Models are part of the
+checkpoints: after a failure they are restored, and no event is learned twice.
 """
 
 import random
@@ -23,15 +23,15 @@ from penstock.datastream.connectors import DataGeneratorSource, RateLimiterStrat
 from penstock.datastream.state import ValueStateDescriptor
 
 TRUTH = {"north": [2.0, -1.0, 0.5], "south": [-3.0, 0.5, 1.0]}
-"""What is to be learned: two factors, and what a meter shows when both are zero."""
+"""What the model learns: two factors, and the value of the meter when both inputs are zero."""
 NOISE, RATE = 0.1, 0.05
 EVENTS = 2000
 NUMBERS = Types.LIST(Types.DOUBLE())
 
 Reading = tuple[str, list[float], float]
-"""Sensor, what is known, what the meter shows."""
+"""Sensor, inputs, value of the meter."""
 Prediction = tuple[str, float, float, list[float]]
-"""Sensor, prediction, what the meter showed, the model that was asked."""
+"""Sensor, prediction, value of the meter, the model that predicted."""
 
 
 def reading(number: int) -> Reading:
@@ -60,7 +60,7 @@ class PredictThenLearn(KeyedProcessFunction[str, Reading, Prediction]):
         self.model.update([w + step * v for w, v in zip(model, known, strict=True)])
 
 
-class Judge(WindowFunction[Prediction, str, str, Any]):
+class Errors(WindowFunction[Prediction, str, str, Any]):
     def apply(self, key: str, window: Any, inputs: Iterable[Prediction]) -> Iterable[str]:
         made = list(inputs)
         loss = sum((predicted - shown) ** 2 for _, predicted, shown, _ in made) / len(made)
@@ -83,5 +83,5 @@ if __name__ == "__main__":
         PredictThenLearn(), Types.TUPLE([Types.STRING(), Types.DOUBLE(), Types.DOUBLE(), NUMBERS])
     )
     hundreds = predictions.key_by(lambda made: made[0], Types.STRING()).count_window(100)
-    hundreds.apply(Judge(), Types.STRING()).print()
+    hundreds.apply(Errors(), Types.STRING()).print()
     env.execute("online learning")

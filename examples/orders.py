@@ -2,8 +2,8 @@
 
     penstock run --supervise examples/orders.py DIRECTORY
 
-Kill its driver with -9 as often as you like: it comes back and goes on from its last checkpoint.
-`make demo` does so, and then checks that the files hold every order once.
+Kill its driver with -9 as often as you like: it is restarted and resumes from its last checkpoint.
+`make demo` does so, and then verifies that the files hold every order exactly once.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""A sink of one's own: orders into SQLite, each exactly once, though the job fails on its way.
+"""A custom sink: orders into SQLite, exactly once, even though the job fails several times.
 
     python examples/own_sink.py DIRECTORY
 
-SQLite cannot prepare a transaction now and commit it later. So orders first go into a table that
-nobody reads, under the name of their transaction; a commit moves them and notes that in a ledger.
+SQLite cannot prepare a transaction and commit it later. So orders are first staged in a separate
+table, under the name of their transaction; a commit moves them and records that in a ledger.
 """
 
 import sqlite3

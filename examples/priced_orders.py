@@ -1,11 +1,11 @@
-"""Orders meet the prices of their items: two sources of different pace, joined by key.
+"""Orders joined with the prices of their items: two sources of different speed, joined by key.
 
     penstock run examples/priced_orders.py DIRECTORY [ORDERS]
     penstock run -D execution.checkpointing.unaligned.enabled=true \
         examples/priced_orders.py DIRECTORY
 
-Orders come fast, new prices now and then; the ledger behind the join takes its time, so that
-orders pile up in front of it. `make demo-barriers` runs both lines and compares checkpoints.
+Orders arrive fast, new prices rarely; the ledger after the join is slow, so that orders pile up
+before it. `make demo-barriers` runs both commands and compares their checkpoints.
 """
 
 import sys
@@ -28,7 +28,7 @@ Context = KeyedCoProcessFunction.Context
 
 
 class AtItsPrice(KeyedCoProcessFunction[int, Event, Event, str]):
-    """Numbers what happens to an item, and says which was its last price by then."""
+    """Numbers the events of an item, and adds its last price."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.price = runtime_context.get_state(ValueStateDescriptor("price", TEXT))
@@ -67,7 +67,7 @@ def main(directory: Path, count: int) -> None:
         "execution.checkpointing.dir": f"{directory}/checkpoints",
         "penstock.micro-batch.max-records": "250",
         "penstock.channel.max-micro-batches": "14",
-        "spark.master": "local[4,4]",  # one slot for each stage: most of the time they sleep
+        "spark.master": "local[4,4]",  # one slot for each stage: most of the time they are idle
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(1)

@@ -1,8 +1,8 @@
-"""Sales per minute, hour and day, some of which come late.
+"""Sales per minute, hour and day, some of which are late.
 
-A window gives its sum when the watermark passes its end, and again for each sale that comes up to
-an hour later; what comes later still goes to a side output. The last sum of each window and what
-was too late for it are all there was.
+A window emits its sum when the watermark passes its end, and again for each sale that is up to an
+hour late; later sales go to a side output. The last sums of all windows and the side output
+together are all sales.
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ Sale = tuple[str, int, int]
 
 
 def sale(number: int) -> Sale:
-    """Return a sale per 2 minutes; every seventh comes 40 minutes late, every eleventh 3 hours."""
-    behind = 180 if number % 11 == 10 else 40 if number % 7 == 6 else 0
-    return ("oslo" if number % 2 else "rome", (600 + 2 * number - behind) * MINUTE, 1 + number % 5)
+    """Return a sale per 2 minutes; every seventh is 40 minutes late, every eleventh 3 hours."""
+    delay = 180 if number % 11 == 10 else 40 if number % 7 == 6 else 0
+    return ("oslo" if number % 2 else "rome", (600 + 2 * number - delay) * MINUTE, 1 + number % 5)
 
 
 class TimeOfSale(TimestampAssigner):
@@ -53,8 +53,8 @@ class Sum(AggregateFunction[Sale, int, int]):
         return acc_a + acc_b
 
 
-class Tell(ProcessWindowFunction[int, str, str, Any]):
-    """Spells a sum with the time at which its window begins."""
+class Format(ProcessWindowFunction[int, str, str, Any]):
+    """Formats a sum with the start of its window."""
 
     def process(self, key: str, context: Any, elements: Iterable[int]) -> Iterable[str]:
         minutes = context.window().start // MINUTE
@@ -72,7 +72,7 @@ if __name__ == "__main__":
             by_city.window(TumblingEventTimeWindows.of(size))
             .allowed_lateness(60 * MINUTE)
             .side_output_late_data(TOO_LATE)
-            .aggregate(Sum(), Tell(), accumulator_type=Types.LONG(), output_type=Types.STRING())
+            .aggregate(Sum(), Format(), accumulator_type=Types.LONG(), output_type=Types.STRING())
         )
         sums.print(name)
         sums.get_side_output(TOO_LATE).print(f"too late for its {name}")

@@ -1,1 +1,1 @@
-"""What it costs a record to go from stage to stage, and a checkpoint to go through all of them."""
+"""The latency from stage to stage, and the duration of checkpoints through all stages."""

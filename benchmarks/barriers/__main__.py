@@ -2,7 +2,7 @@
 
 Parts: `latency` (of a hop from stage to stage, beside a micro-batch of a streaming query),
 `four-stages` (with a checkpoint every 2 s beside without) and `backlog` (aligned beside unaligned
-checkpoints when a slow step is behind). Without a part all of them run, about 10 minutes;
+checkpoints when a slow step is downstream). Without a part all of them run, about 10 minutes;
 `--scale 0.1` makes everything ten times as short, to see that it works.
 
 Tables go to stdout as markdown, progress to stderr, raw numbers into a JSON file per part.
@@ -122,12 +122,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--parallelism", type=int, default=os.cpu_count() or 2, help="subtasks (default: cores)")
     add("--driver-memory", default="4g", help="heap of every JVM (default 4g)")
     add("--timeout", type=float, default=900, help="seconds a process may take (default 900)")
-    add("--cache", type=Path, default=default_cache(), help="where state and logs lie")
+    add("--cache", type=Path, default=default_cache(), help="directory of state and logs")
     add("--results", type=Path, default=RESULTS, help="where the JSON goes")
     chosen = parser.parse_args(arguments)
     for part in chosen.parts:
         if part not in PARTS:
-            parser.error(f"there is no part {part!r}; choose of {', '.join(PARTS)}")
+            parser.error(f"unknown part {part!r}; choose from {', '.join(PARTS)}")
     return chosen
 
 

@@ -68,7 +68,7 @@ def jobs(options: BacklogOptions) -> Iterator[TaskJob]:
 
 
 class Slow(Step):
-    """Takes its time for each record, as one does that asks another system."""
+    """Is slow for each record, like a function that calls another system."""
 
     def __init__(self, pause_s: float) -> None:
         self._pause_s = pause_s
@@ -108,7 +108,7 @@ def _measure(
         "penstock.micro-batch.initial-records": str(ROWS_PER_BATCH),
         "penstock.micro-batch.max-records": str(ROWS_PER_BATCH),
         "penstock.channel.max-micro-batches": str(DEPTH),
-        # Checkpoints are on, and come only when they are asked for.
+        # Checkpoints are enabled, and taken only on request.
         "execution.checkpointing.interval": "10 h",
         **settings,
     }
@@ -180,7 +180,7 @@ def sheet(measured: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Sheet:
         "MB",
         "checkpoints",
     )
-    return Sheet("Checkpoints behind a backlog", columns, rows)
+    return Sheet("Checkpoints under a backlog", columns, rows)
 
 
 def _middle(ones: Sequence[dict[str, Any]], name: str) -> float | None:

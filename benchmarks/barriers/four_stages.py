@@ -1,7 +1,7 @@
 """A job of four stages with a checkpoint every two seconds beside the same job without.
 
 All runs share a process and a JVM and take turns, so that both kinds get equally warm; one before
-them is not counted. The rate is that of the last stage: its records behind a warm-up, over the
+them is not counted. The rate is that of the last stage: its records after a warm-up, over the
 time from the publication before the first of them to that of the last.
 """
 

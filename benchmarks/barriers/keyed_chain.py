@@ -40,7 +40,7 @@ def start(
     settings: Mapping[str, str],
     directory: Path,
 ) -> RunningJob:
-    """Start the job; its checkpoints, if the settings ask for any, go below `directory`."""
+    """Start the job; its checkpoints, if enabled, go below `directory`."""
     job_id = "keyed-chain"
     chosen = {
         "penstock.job-id": job_id,

@@ -28,7 +28,7 @@ from penstock.common import Configuration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 GOAL = 0.5
 KEYS = 1_000
@@ -77,7 +77,7 @@ def stamped(record: Stamps, place: int) -> Stamps:
 def run(
     rate: float, steps: int, seconds: float, warm_up: float, parallelism: int
 ) -> dict[str, Any]:
-    """Run the pipeline for some seconds behind a warm-up; the seconds of every hop, by hop."""
+    """Run the pipeline for some seconds after a warm-up; return the seconds by hop."""
     source = PacedSource(rate, round(rate * (seconds + warm_up)))
     with pipeline(source, steps, parallelism).execute_and_collect() as results:
         arrived = [(record, time.time()) for record in results]
@@ -150,7 +150,7 @@ def sheets(measured: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iterato
         rows.append(_row("end to end", ours["end_to_end"], None))
     if query is not None:
         rows.append(_row("micro-batch of a streaming query", query, None))
-    columns = ("way", "p50 ms", "p99 ms", f"p50 / the query's (goal: {GOAL:g})", "times")
+    columns = ("path", "p50 ms", "p99 ms", f"p50 / the query's (goal: {GOAL:g})", "count")
     yield Sheet("Latency per hop", columns, rows)
     if ours is not None:
         names = list(dict.fromkeys(name for part in ours["parts"] for name in part))

@@ -1,4 +1,4 @@
-"""A source whose records become due one after the other, at a steady rate, and then end."""
+"""A source whose records become available at a steady rate, up to an end."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator, Mapping
 
 from penstock.common import Types
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.counted import contiguous_pieces
-from penstock.connectors.source import (
+from penstock.connectors.contracts.source import (
     CHUNK_RECORDS,
     Boundedness,
     Chunk,
     EnumeratorContext,
-    Plan,
+    ReadPlan,
     Source,
     SourceEnumerator,
     SplitRange,
 )
+from penstock.connectors.indexed_sources import divide_range
 
 
 class PacedSource(Source):
     """Records (number, when it was due); what is late keeps the time at which it was due.
 
-    The first one is due when the job asks for it: the only split is named after that moment.
+    The first one is due when the job first plans: the only split is named after that time.
     """
 
     def __init__(self, rate: float, count: int) -> None:
@@ -58,7 +58,7 @@ class _PacedEnumerator(SourceEnumerator):
         for split, position in positions.items():
             self._began, self._next = float(split), position
 
-    def plan(self, max_records: int) -> Plan:
+    def plan(self, max_records: int) -> ReadPlan:
         now = self._clock()
         if self._began is None:
             self._began = now
@@ -67,7 +67,7 @@ class _PacedEnumerator(SourceEnumerator):
         if start >= end:
             return []
         self._next = end
-        return contiguous_pieces(repr(self._began), start, end, self._parallelism)
+        return divide_range(repr(self._began), start, end, self._parallelism)
 
     def positions(self) -> dict[str, int]:
         return {} if self._began is None else {repr(self._began): self._next}

@@ -22,7 +22,7 @@ FEWEST = 3
 
 
 def run(rate: float, seconds: float, warm_up: float) -> dict[str, Any]:
-    """Run the query for some seconds behind a warm-up; the seconds of each of its micro-batches."""
+    """Run the query for some seconds after a warm-up; return the seconds of each micro-batch."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as where:
         fed = _measure(_numbers(session({}), rate), Path(where), seconds, warm_up)
     taken = [float(report.durationMs["triggerExecution"]) / 1000 for report in fed]

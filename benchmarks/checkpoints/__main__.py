@@ -148,13 +148,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--parallelism", type=int, default=os.cpu_count() or 2, help="subtasks (default: cores)")
     add("--driver-memory", default="4g", help="heap of every JVM (default 4g)")
     add("--timeout", type=float, default=1800, help="seconds a process may take (default 1800)")
-    add("--cache", type=Path, default=default_cache(), help="where inputs, state and logs lie")
+    add("--cache", type=Path, default=default_cache(), help="directory of inputs, state and logs")
     add("--results", type=Path, default=RESULTS, help="where the JSON goes")
     add("--charts", type=Path, default=None, help="where pictures go (default: beside the JSON)")
     chosen = parser.parse_args(arguments)
     for part in chosen.parts:
         if part not in PARTS:
-            parser.error(f"there is no part {part!r}; choose of {', '.join(PARTS)}")
+            parser.error(f"unknown part {part!r}; choose from {', '.join(PARTS)}")
     if chosen.quick:
         _make_quick(chosen)
     chosen.charts = chosen.charts or chosen.results

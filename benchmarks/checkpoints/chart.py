@@ -1,4 +1,4 @@
-"""A line chart with logarithmic axes, as an SVG file that needs nothing to be looked at."""
+"""A line chart with logarithmic axes, as a self-contained SVG file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checkpoints cost by the size of the state and by how much of it changed, and where it goes.
+"""What checkpoints cost, by the size of the state and by how much of it changed.
 
 One process per backend, variant and size. Incremental and full jobs see the same changes.
 """
@@ -58,7 +58,7 @@ def _job(options: CostOptions, backend: str, variant: str, megabytes: float) -> 
             "megabytes": megabytes,
             "value_bytes": options.value_bytes,
             "settling": options.settling,
-            # What is large takes long, and is not told by chance from one round to the next.
+            # Large states take long, and vary little from one round to the next.
             "shares": [
                 (share, options.rounds if share == TYPICAL and variant != FULL else few)
                 for share in shares
@@ -193,12 +193,12 @@ _PARTS: tuple[tuple[str, Callable[[CheckpointCost], float]], ...] = (
     ("micro-batch up to the barrier", lambda one: one.alignment_s),
     ("- of it, a task's local snapshot", lambda one: one.snapshot_s),
     ("freeze (the stage waits)", lambda one: one.parts.get(parts.FREEZE, 0.0)),
-    ("upload, a job of tasks", lambda one: one.parts.get(parts.UPLOAD, 0.0)),
+    ("upload, a Spark job", lambda one: one.parts.get(parts.UPLOAD, 0.0)),
     ("fsync", lambda one: one.parts.get(parts.SYNC, 0.0)),
     ("read back, checksums", lambda one: one.parts.get(parts.VERIFY, 0.0)),
     ("metadata, written and read back", lambda one: one.parts.get(parts.METADATA, 0.0)),
     ("journal", lambda one: one.parts.get(parts.JOURNAL, 0.0)),
-    ("delete what nobody needs", lambda one: one.parts.get(parts.DELETE, 0.0)),
+    ("delete unneeded files", lambda one: one.parts.get(parts.DELETE, 0.0)),
     ("all", lambda one: one.duration_s),
 )
 

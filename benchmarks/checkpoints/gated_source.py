@@ -14,24 +14,24 @@ import pyarrow as pa
 
 from penstock.common import Types
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.counted import ONLY_SPLIT, contiguous_pieces
-from penstock.connectors.source import (
+from penstock.connectors.contracts.source import (
     CHUNK_RECORDS,
     Boundedness,
     Chunk,
     EnumeratorContext,
-    Plan,
+    ReadPlan,
     Source,
     SourceEnumerator,
     SplitRange,
 )
+from penstock.connectors.indexed_sources import SINGLE_SPLIT, divide_range
 
 # Odd, and no multiple of a number of keys anyone would choose: a step that visits all of them.
 STRIDE = 2_654_435_761
 
 
 class SourceLostError(Exception):
-    """What a source raises that was told to fail."""
+    """Raised by a source that should fail."""
 
 
 class Gate:
@@ -51,7 +51,7 @@ class Gate:
         return self._planned
 
     def let_through(self, records: int, at_once: int) -> int:
-        """Allow this many more records, so many per micro-batch; return the position behind."""
+        """Allow more records, and how many per micro-batch; return the position after them."""
         with self._lock:
             self._limit = max(self._limit, self._planned) + records
             self._at_once = at_once
@@ -73,7 +73,7 @@ class Gate:
         with self._lock:
             if self._fails:
                 self._fails = False
-                msg = "the source was told to fail"
+                msg = "the source should fail here"
                 raise SourceLostError(msg)
             start = self._planned
             end = max(start, min(start + min(most, self._at_once), self._limit))
@@ -118,16 +118,16 @@ class _GatedEnumerator(SourceEnumerator):
         self._context = context
 
     def start(self, positions: Mapping[str, int]) -> None:
-        self._gate.attach(positions.get(ONLY_SPLIT, 0), self._context.wake)
+        self._gate.attach(positions.get(SINGLE_SPLIT, 0), self._context.wake)
 
-    def plan(self, max_records: int) -> Plan:
+    def plan(self, max_records: int) -> ReadPlan:
         start, end = self._gate.take(max_records)
         if start == end:
             return []
-        return contiguous_pieces(ONLY_SPLIT, start, end, self._context.parallelism)
+        return divide_range(SINGLE_SPLIT, start, end, self._context.parallelism)
 
     def positions(self) -> dict[str, int]:
-        return {ONLY_SPLIT: self._gate.planned}
+        return {SINGLE_SPLIT: self._gate.planned}
 
     def finished(self) -> bool:
         return False

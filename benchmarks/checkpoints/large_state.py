@@ -1,4 +1,4 @@
-"""A job whose state is as large as wanted: one value of random bytes per key."""
+"""A job with a state of configurable size: one value of random bytes per key."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from benchmarks.checkpoints.gated_source import Gate, GatedSource, gate_named
 from benchmarks.running_job import RunningJob, wait_until
-from penstock.checkpoint.history import CheckpointRecord, Recovery
-from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.history import CheckpointStats, Recovery
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common import Configuration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 MB = 1_000_000
 KEYED_STEP = "store"
@@ -30,7 +30,7 @@ PIECES = 8
 
 @dataclass(frozen=True)
 class StateShape:
-    """How large the state is, and where it lies."""
+    """The size of the state, and its directory."""
 
     backend: str
     megabytes: float
@@ -82,7 +82,7 @@ class LargeState(RunningJob):
         self.wait_until_processed(self.shape.keys)
 
     def change(self, records: int) -> int:
-        """Begin to give new values to so many keys; returns the position behind the last."""
+        """Start to update this many keys; return the position after the last update."""
         at_once = min(BUILD_AT_ONCE, max(1, records // PIECES))
         return self.gate.let_through(records, at_once)
 
@@ -98,7 +98,7 @@ class LargeState(RunningJob):
     def keyed_reports(self) -> list[MicroBatchReport]:
         return self.reports_of(KEYED_STEP)
 
-    def checkpoint_and_position(self) -> tuple[CheckpointRecord, int]:
+    def checkpoint_and_position(self) -> tuple[CheckpointStats, int]:
         """Take a checkpoint now; return its record, and where the source stood in it."""
         record, directory = self.checkpoint()
         path = directory / "_metadata"
@@ -122,7 +122,7 @@ def _configuration(
         "penstock.micro-batch.initial-records": str(BUILD_AT_ONCE),
         "penstock.micro-batch.max-records": str(BUILD_AT_ONCE),
         "penstock.micro-batch.target-duration": "10 min",
-        # Checkpoints are on, and come only when they are asked for.
+        # Checkpoints are enabled, and taken only on request.
         "execution.checkpointing.interval": "10 h",
         "execution.checkpointing.dir": str(directory),
         **settings,

@@ -1,4 +1,4 @@
-"""What is known of one checkpoint, on its way from the process that measured it."""
+"""The measurements of one checkpoint, as the measuring process sends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHANGE = "change"
 
 @dataclass(frozen=True)
 class CheckpointCost:
-    """One checkpoint: what it wrote and how long it took, from its trigger on."""
+    """One checkpoint: its size, and its duration since the trigger."""
 
     phase: str
     share: float
@@ -88,7 +88,7 @@ class Costs:
 
 
 def series_of(given: dict[str, object], result: dict[str, object]) -> Series:
-    """Put together what a process was asked and what it answered."""
+    """Combine the request to a process with its answer."""
     measured = result["checkpoints"]
     assert isinstance(measured, list)
     return Series(

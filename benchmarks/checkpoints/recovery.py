@@ -1,4 +1,4 @@
-"""How long a job of large state takes to come back, after a failure and after a killed driver.
+"""How long a job with a large state takes to recover, after a failure and after a killed driver.
 
 A process builds the state, takes a checkpoint, and lets its source fail a few times: the job
 restarts inside the process. Then the process is killed with its JVM, and another one is started
@@ -36,7 +36,7 @@ SETTINGS = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000",
     "restart-strategy.fixed-delay.delay": "0 ms",
-    # How long the driver was dead is told from its last sign of life.
+    # How long the driver was dead counts from its last heartbeat.
     "heartbeat.interval": "1 s",
 }
 TIMES = ("detect_s", "redeploy_s", "load_state_s", "reset_sources_s", "reset_sinks_s")
@@ -80,7 +80,7 @@ def measure(case: Case, runner: Runner) -> list[dict[str, Any]]:
     """Run one case; the processes it starts are ended, whatever happens."""
     shutil.rmtree(case.directory, ignore_errors=True)
     case.directory.mkdir(parents=True)
-    # The last process that is killed leaves its files to nobody.
+    # No later process removes the files of the last one that is killed.
     local = choose_local_dir() / f"penstock-bench-{os.getpid()}"
     found: list[dict[str, Any]] = []
     try:
@@ -101,8 +101,8 @@ def measure(case: Case, runner: Runner) -> list[dict[str, Any]]:
                 },
             )
             with runner.start(job, f"{case.label}-{number}") as process:
-                told = _await(status, process, runner.timeout)
-                for one in told:
+                answers = _await(status, process, runner.timeout)
+                for one in answers:
                     if one["kind"] == KILL:
                         one["first_result_s"] = one["first_result"] - killed
                     found.append(one)
@@ -120,8 +120,8 @@ def _await(status: Path, process: Started, timeout: float) -> list[dict[str, Any
         if time.monotonic() > end:
             process.fail(f"no recovery after {timeout:.0f} s")
         time.sleep(0.02)
-    told: list[dict[str, Any]] = json.loads(status.read_text())
-    return told
+    answers: list[dict[str, Any]] = json.loads(status.read_text())
+    return answers
 
 
 def hold(
@@ -134,7 +134,7 @@ def hold(
     local_dir: str,
     status: str,
 ) -> dict[str, Any]:
-    """Have the state, fail as often as told, write down how it went, and wait to be killed."""
+    """Build the state, fail as often as requested, write the times, and wait to be killed."""
     shape = StateShape(backend, megabytes, value_bytes)
     settings = {
         **VARIANTS[backend, INCREMENTAL],
@@ -167,7 +167,7 @@ def hold(
     while True:
         time.sleep(60)
         if not Path(directory).exists():
-            sys.exit("nobody has killed this process")
+            sys.exit("this process was not killed")
 
 
 def _checkpoint(job: LargeState) -> None:

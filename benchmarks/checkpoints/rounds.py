@@ -1,4 +1,4 @@
-"""Change a share of a large state, take a checkpoint, again: what each one cost."""
+"""Repeatedly change a share of a large state and take a checkpoint: the cost of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.checkpoints.large_state import KEYED_STEP, PIECES, LargeState, StateShape
 from benchmarks.checkpoints.measured import CHANGE, SETTLING, CheckpointCost
 from benchmarks.checkpoints.stopwatches import Stopwatches
-from penstock.checkpoint.history import CheckpointRecord
+from penstock.checkpoint.history import CheckpointStats
 
 SETTLING_SHARE = 0.005
 INCREMENTAL = "incremental"
@@ -69,7 +69,7 @@ def run(
 def _checkpoint(
     job: LargeState, watches: Stopwatches, phase: str, share: float, before: int
 ) -> CheckpointCost:
-    """Ask for a checkpoint when most of the change is under way, so that its barrier meets data."""
+    """Trigger a checkpoint when most of the change is in flight, so that its barrier meets data."""
     records = max(PIECES, round(job.shape.keys * share))
     end = job.change(records)
     job.wait_until_planned(end - records // PIECES)
@@ -104,6 +104,6 @@ def _checkpoint(
     return cost
 
 
-def _steps(record: CheckpointRecord) -> dict[str, float]:
+def _steps(record: CheckpointStats) -> dict[str, float]:
     """How many seconds after the trigger each thing happened; the last of its kind counts."""
-    return {line.event.value: line.time - record.triggered for line in record.story}
+    return {line.event.value: line.time - record.triggered for line in record.events}

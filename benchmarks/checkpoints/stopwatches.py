@@ -13,16 +13,17 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.checkpoint.file_keeper import FileKeeper
-from penstock.checkpoint.journal import Journal
-from penstock.checkpoint.store import CheckpointStore
-from penstock.job.stage_state import StageState
-from penstock.spark.submitter import SparkSubmitter
+from penstock.checkpoint.coordinator.stats_tracker import CheckpointStatsTracker
+from penstock.checkpoint.shared_state_registry import SharedStateRegistry
+from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpointStore
+from penstock.checkpoint.storage.journal import Journal
+from penstock.job.snapshot.stage_state import StageState
+from penstock.spark.submit.submitter import SparkSubmitter
 from penstock.state.backends.base import StateBackend
 
 FREEZE = "freeze"
 UPLOAD = "upload"
-FOLD = "fold"
+FOLD = "compact"
 SYNC = "fsync"
 VERIFY = "read back"
 METADATA = "metadata"
@@ -34,10 +35,10 @@ _METHODS: tuple[tuple[type, str, str], ...] = (
     (StageState, "freeze", FREEZE),
     (StateBackend, "sync", SYNC),
     (StateBackend, "verify", VERIFY),
-    (CheckpointStore, "write", METADATA),
-    (CheckpointStore, "record", RECORD),
+    (CompletedCheckpointStore, "write", METADATA),
+    (CheckpointStatsTracker, "_write", RECORD),
     (Journal, "append", JOURNAL),
-    (FileKeeper, "_delete", DELETE),
+    (SharedStateRegistry, "_delete", DELETE),
 )
 
 
@@ -59,7 +60,7 @@ class Stopwatches:
         for owner, method, part in _METHODS:
             self._wrap(owner, method, lambda *_, part=part: part)
         # A job of Spark's for every subtask; its purpose is the second argument.
-        self._wrap(SparkSubmitter, "each", lambda _stage, purpose, *_: str(purpose))
+        self._wrap(SparkSubmitter, "run_per_subtask", lambda _stage, purpose, *_: str(purpose))
         return self
 
     def __exit__(

@@ -1,6 +1,6 @@
 """The keyed count with a checkpoint every few seconds beside the same job without.
 
-A run is as long as it is told to be; its input would last longer. The rate is that of the keyed
+A run has a fixed duration; its input would last longer. The rate is that of the keyed
 step's micro-batches after a warm-up: their records over the time from the publication of the one
 before the first of them to that of the last.
 """
@@ -21,11 +21,11 @@ from benchmarks.penstock_keyed import KEYED_STEP, configuration, updates
 from benchmarks.report import DASH, Sheet
 from benchmarks.running_job import RunningJob
 from benchmarks.workload import Workload
-from penstock.checkpoint.history import CheckpointRecord, RecordStatus
+from penstock.checkpoint.history import CheckpointStats, CheckpointStatus
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 JOB_ID = "throughput"
 BATCHES = 16
@@ -96,7 +96,7 @@ def run(
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     rows, took = steady(reports, warm_up)
-    completed = [one for one in checkpoints if one.status is RecordStatus.COMPLETED]
+    completed = [one for one in checkpoints if one.status is CheckpointStatus.COMPLETED]
     print(f"{rows / took:,.0f} rows/s, {len(completed)} checkpoints", flush=True)
     return {
         "rows": rows,
@@ -111,7 +111,7 @@ def run(
 
 def _measure(
     config: Configuration, words: Path, directory: Path, seconds: float
-) -> tuple[list[MicroBatchReport], list[CheckpointRecord]]:
+) -> tuple[list[MicroBatchReport], list[CheckpointStats]]:
     env = StreamExecutionEnvironment.get_execution_environment(config)
     updates(env, str(words)).sink_to(DiscardingSink())
     client = env.execute_async("throughput")
@@ -134,7 +134,7 @@ def _measure(
 
 
 def steady(reports: Sequence[MicroBatchReport], warm_up: float) -> tuple[int, float]:
-    """Records and seconds of one stage's micro-batches behind the warm-up."""
+    """Records and seconds of one stage's micro-batches after the warm-up."""
     begins = reports[0].published + warm_up
     before = [one for one in reports if one.published <= begins]
     counted = reports[len(before) :]

@@ -1,1 +1,1 @@
-"""What Kafka and PostgreSQL at the ends of a job cost, and how soon results are seen there."""
+"""The cost of Kafka and PostgreSQL connectors, and how soon results are visible."""

@@ -5,7 +5,7 @@ Parts: `count` (Kafka, count per key, Kafka: exactly once, at least once, Spark'
 COPY) and `visible` (how soon results are seen). Without a part all of them run, some 15 minutes;
 `--scale 0.01` makes everything a hundred times smaller, to see that it works.
 
-A broker and a database of its own are started, and the orders sent once for all parts. Tables go to
+It starts a broker and a database, and sends the orders once for all parts. Tables go to
 stdout as markdown, progress to stderr, raw numbers into a JSON file per part.
 """
 
@@ -41,7 +41,7 @@ BROKER_JVM = ("-Xms1g", "-Xmx1g")
 
 @dataclass(frozen=True)
 class Given:
-    """What the parts are told."""
+    """The options of all parts."""
 
     bootstrap: str
     dsn: str
@@ -53,11 +53,11 @@ class Given:
 
 def run_count(bench: Bench, given: Given) -> None:
     shared = {"bootstrap": given.bootstrap, **given.orders}
-    asked = [
+    jobs_of_part = [
         TaskJob("connectors.counting:run", {**shared, **given.checkpointed}),
         TaskJob("connectors.spark_queries:run", {**shared, "queries": ["count"]}),
     ]
-    measured = bench.run_all("count", asked, _engine)
+    measured = bench.run_all("count", jobs_of_part, _engine)
     bench.save("count", measured)
     bench.show(tables.count_sheet(measured))
 
@@ -65,19 +65,19 @@ def run_count(bench: Bench, given: Given) -> None:
 def run_source(bench: Bench, given: Given) -> None:
     shared = {"bootstrap": given.bootstrap, **given.orders}
     without_keys = {name: value for name, value in shared.items() if name != "keys"}
-    asked = [
+    jobs_of_part = [
         TaskJob("connectors.source_alone:run", without_keys),
         TaskJob("connectors.spark_queries:run", {**shared, "queries": ["to_python", "in_jvm"]}),
     ]
-    measured = bench.run_all("source", asked, _engine)
+    measured = bench.run_all("source", jobs_of_part, _engine)
     bench.save("source", measured)
     bench.show(tables.source_sheet(measured))
 
 
 def run_rows(bench: Bench, given: Given) -> None:
     shared = {"bootstrap": given.bootstrap, "dsn": given.dsn, **given.orders}
-    asked = [TaskJob("connectors.rows:run", {**shared, **given.checkpointed})]
-    measured = bench.run_all("rows", asked, _engine)
+    jobs_of_part = [TaskJob("connectors.rows:run", {**shared, **given.checkpointed})]
+    measured = bench.run_all("rows", jobs_of_part, _engine)
     bench.save("rows", measured)
     bench.show(tables.rows_sheet(measured))
 
@@ -87,8 +87,8 @@ def run_visible(bench: Bench, given: Given) -> None:
     seconds = {"seconds": chosen.seconds * chosen.scale, "warm_up": chosen.warm_up * chosen.scale}
     places = {"bootstrap": given.bootstrap, "dsn": given.dsn}
     more = {"rate": chosen.rate, "interval_s": 1.0, "directory": given.checkpointed["directory"]}
-    asked = [TaskJob("connectors.visible:run", {**places, **seconds, **more})]
-    measured = bench.run_all("visible", asked, _engine)
+    jobs_of_part = [TaskJob("connectors.visible:run", {**places, **seconds, **more})]
+    measured = bench.run_all("visible", jobs_of_part, _engine)
     bench.save("visible", measured)
     bench.show(tables.visible_sheet(measured))
 
@@ -167,12 +167,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--parallelism", type=int, default=os.cpu_count() or 2, help="subtasks (default: cores)")
     add("--driver-memory", default="2g", help="heap of every JVM (default 2g)")
     add("--timeout", type=float, default=900, help="seconds a process may take (default 900)")
-    add("--cache", type=Path, default=default_cache(), help="where checkpoints and logs lie")
+    add("--cache", type=Path, default=default_cache(), help="directory of checkpoints and logs")
     add("--results", type=Path, default=RESULTS, help="where the JSON goes")
     chosen = parser.parse_args(arguments)
     for part in chosen.parts:
         if part not in PARTS:
-            parser.error(f"there is no part {part!r}; choose of {', '.join(PARTS)}")
+            parser.error(f"unknown part {part!r}; choose from {', '.join(PARTS)}")
     return chosen
 
 

@@ -20,11 +20,11 @@ from typing import Any
 from benchmarks.connectors import jobs
 from benchmarks.connectors.orders import Orders, create_topic, delete_topic, read_topic
 from benchmarks.contract import WrongResultError
-from penstock.checkpoint.history import History, RecordStatus
-from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.history import CheckpointStatus, History
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.datastream.connectors.base import DeliveryGuarantee
 from penstock.ids import JobKey
-from penstock.job.report import MicroBatchReport
+from penstock.job.reports import MicroBatchReport
 
 GUARANTEES = {
     "exactly once": DeliveryGuarantee.EXACTLY_ONCE,
@@ -81,7 +81,7 @@ class _Measure:
         reports = list(env.execute(to).get_micro_batches())
         ended = time.time()
         known = History(JobDir(self.directory, JobKey(to)).storage).checkpoints()
-        completed = [one for one in known if one.status is RecordStatus.COMPLETED]
+        completed = [one for one in known if one.status is CheckpointStatus.COMPLETED]
         try:
             _check_rows(reports, rows)
             if expected is not None:

@@ -1,8 +1,8 @@
-"""Sends numbered records at a steady rate, and sees when each one shows in a topic and in a table.
+"""Sends numbered records at a steady rate; measures when each is visible in a topic and a table.
 
-It is a process of its own, so that it does not wait for the job it looks at. A record belongs to
+It is a separate process, so that it does not wait for the job that it observes. A record belongs to
 one of a few keys by its number; what there is of a key comes in order, so the highest number of
-each key tells everything.
+each key is enough.
 """
 
 from __future__ import annotations

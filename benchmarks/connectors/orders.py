@@ -21,7 +21,7 @@ SILENT = {"log_level": 0}
 
 @dataclass(frozen=True)
 class Orders:
-    """A number of orders, the same ones each time they are asked for."""
+    """A number of orders, always the same ones."""
 
     count: int
     keys: int
@@ -80,7 +80,7 @@ def create_topic(bootstrap: str, topic: str) -> None:
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Make room on the disk for what comes next."""
+    """Free disk space for the next run."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
     admin.delete_topics([topic])[topic].result(30)
 

@@ -1,8 +1,8 @@
 """Rows into PostgreSQL, exactly once, beside a plain COPY of the same rows by one process.
 
-Four kinds take turns: the job from Kafka, the same job with rows of its own instead of Kafka's,
+Four kinds take turns: the job from Kafka, the same job with generated rows instead of Kafka's,
 and one process with psycopg (`Copy.write_row`, then a commit) that reads and parses what is in
-Kafka, or has all rows in memory already. A job's rate is taken as that of the count: behind the
+Kafka, or has all rows in memory already. A job's rate is measured like that of the count: after the
 source's first micro-batch, up to its end, when all rows can be seen.
 """
 
@@ -42,7 +42,7 @@ def run(
     interval_s: float,
     directory: str,
 ) -> dict[str, Any]:
-    """Measure all kinds, in turns, behind a warm-up; say how fast each run was."""
+    """Measure all kinds, in turns, after a warm-up; return the rate of each run."""
     settings = {"execution.checkpointing.interval": f"{round(interval_s * 1000)} ms"}
     job = _Job(bootstrap, dsn, settings, rows_per_batch, Path(directory))
     copied = [row_of(line) for lines in Orders(orders[1], keys).lines() for line in lines]
@@ -124,7 +124,7 @@ class _Job:
 
 
 class _Table:
-    """A table of its own for a run."""
+    """Create a new table for a run."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn

@@ -1,6 +1,6 @@
-"""The Kafka source of penstock by itself: lines as Python strings, and nobody wants them.
+"""The Kafka source of penstock alone: lines as Python strings, which are discarded.
 
-No checkpoints, no exchange. The rate is that of the source's micro-batches behind the first one.
+No checkpoints, no exchange. The rate is that of the source's micro-batches after the first one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.datastream.connectors.discard import DiscardingSink
 def run(
     bootstrap: str, check: Sequence[Any], orders: Sequence[Any], rounds: int, rows_per_batch: int
 ) -> dict[str, Any]:
-    """Read the topic several times behind a warm-up; say how fast each run was."""
+    """Read the topic several times after a warm-up; return the rate of each run."""
     for warm_up in (check, orders):
         _measure(bootstrap, warm_up, rows_per_batch)
     found = []

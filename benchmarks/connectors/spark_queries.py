@@ -3,7 +3,7 @@
 - `count`: an aggregation in update mode into Kafka, all in the JVM, at least once. It hands on one
   row per key and micro-batch where penstock hands on one per order.
 - `to_python`: the values as text, given to a Python function that makes a list of strings out of
-  them and drops it: what a source of penstock does for the functions behind it.
+  them and drops it: what a source of penstock does for the functions after it.
 - `in_jvm`: the values as text into Spark's sink that does nothing; no Python at all.
 """
 
@@ -96,7 +96,7 @@ def _drop(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _steady(writer: Any, rows: int) -> dict[str, Any]:
-    """Run a query over all there is; rows and seconds behind its first micro-batch."""
+    """Run a query over all input; return rows and seconds after its first micro-batch."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as where:
         query = writer.option("checkpointLocation", where).trigger(availableNow=True).start()
         query.awaitTermination()

@@ -1,4 +1,4 @@
-"""What the connector benches found, as tables."""
+"""The results of the connector benchmarks, as tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def rows_sheet(measured: Measured) -> Sheet:
 
 def visible_sheet(measured: Measured) -> Sheet:
     columns = (
-        "seen in",
+        "visible in",
         "since complete p50 ms",
         "p99 ms",
         "since triggered p50 ms",

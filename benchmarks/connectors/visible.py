@@ -1,4 +1,4 @@
-"""How soon what a checkpoint holds can be read behind it: in a topic, and in a table.
+"""How soon the output of a checkpoint is visible: in a topic, and in a table.
 
 Records come at a low steady rate, and go through one keyed step into Kafka and PostgreSQL, both
 exactly once, with a checkpoint every second. Another process sends them and sees them again, as
@@ -22,8 +22,8 @@ from benchmarks.connectors import jobs
 from benchmarks.connectors.observer import KEYS, Observer, Places, Sightings
 from benchmarks.connectors.orders import create_topic, delete_topic
 from benchmarks.running_job import RunningJob
-from penstock.checkpoint.history import CheckpointRecord
-from penstock.checkpoint.story import StoryEvent
+from penstock.checkpoint.event_log import CheckpointEvent
+from penstock.checkpoint.history import CheckpointStats
 from penstock.common import SerializationSchema, SimpleStringSchema, Types, WatermarkStrategy
 from penstock.datastream.connectors.base import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import (
@@ -78,7 +78,7 @@ def run(
     interval_s: float,
     directory: str,
 ) -> dict[str, Any]:
-    """Run the job under steady records; the seconds of each record behind the warm-up."""
+    """Run the job at a steady rate; return the seconds of each record after the warm-up."""
     name = f"visible_{time.monotonic_ns()}"
     places = Places(bootstrap, f"{name}-from", f"{name}-to", dsn, name)
     create_topic(bootstrap, places.from_topic)
@@ -143,10 +143,10 @@ def start(places: Places, interval_s: float, directory: Path, job_id: str) -> Ru
     return RunningJob(env.execute_async(job_id), directory, job_id)
 
 
-def moments_of(checkpoint: CheckpointRecord) -> Moments:
-    told = {line.event: line.time for line in checkpoint.story}
+def moments_of(checkpoint: CheckpointStats) -> Moments:
+    times = {line.event: line.time for line in checkpoint.events}
     completed = checkpoint.triggered + checkpoint.duration_s
-    return Moments(checkpoint.triggered, told.get(StoryEvent.COMPLETED, completed))
+    return Moments(checkpoint.triggered, times.get(CheckpointEvent.COMPLETED, completed))
 
 
 def latencies(

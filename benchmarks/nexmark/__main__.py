@@ -1,7 +1,7 @@
 """Run NEXMark: `python -m benchmarks.nexmark [QUERY ...]`.
 
 Queries q1, q2, q3, q5, q7, q8, q11 and q18 on penstock (hashmap and rocksdb), on PyFlink in thread
-mode, which gets a venv of its own, and in Spark's own operators. Every engine reads the same
+mode, which gets a separate venv, and in Spark's own operators. Every engine reads the same
 events. Its answer on a small input is compared with a plain Python program's before it is timed on
 the large one. Without a query all of them run; `--quick` runs everything with tiny sizes, to see
 that it works.
@@ -63,13 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(bench: Bench, options: plan.Options) -> list[plan.Run]:
-    asked = list(plan.asked(options))
+    requests = list(plan.requests(options))
     done = []
     for events in (options.check, options.workload):
         bench.progress.print(f"{events.count:,} events in {events.directory}", markup=False)
         events.generate()
-    for number, one in enumerate(asked, 1):
-        label = f"[{number}/{len(asked)}] round {one.round}, {one.query}: {one.engine.title}"
+    for number, one in enumerate(requests, 1):
+        label = f"[{number}/{len(requests)}] round {one.round}, {one.query}: {one.engine.title}"
         found = bench.attempt(label, partial(bench.runner.run, one.job, one.name))
         if found is None:
             continue
@@ -102,7 +102,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(arguments)
     for query in chosen.queries:
         if query not in plan.QUERIES:
-            parser.error(f"there is no query {query!r}; choose of {', '.join(plan.QUERIES)}")
+            parser.error(f"unknown query {query!r}; choose from {', '.join(plan.QUERIES)}")
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""What every engine is asked and what comes back from it."""
+"""The request to every engine, and its answer."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ auctions are opened by a hot seller; the rest is drawn from what came in lately.
 evenly; each event may be late by up to `DELAY_MS`, and none by more.
 
 A line is one event: its kind, its time in milliseconds, its columns, with commas that occur nowhere
-else. All engines get lines and take them apart themselves. The same lines lie in parts, which make
+else. All engines get lines and take them apart themselves. The same lines are in parts, which make
 up micro-batches, and in one file for an engine that would read parts in any order.
 """
 

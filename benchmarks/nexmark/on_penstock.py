@@ -13,7 +13,7 @@ from benchmarks.memory import MemorySampler
 from benchmarks.nexmark.contract import Timed, verified
 from benchmarks.nexmark.events import Events
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.common.pyflink_names import use_pyflink_names
+from penstock.common.pyflink.import_alias import use_pyflink_names
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat

@@ -1,4 +1,4 @@
-"""PyFlink 2.3 in thread mode with the hashmap backend, in a venv of its own; no checkpoints.
+"""PyFlink 2.3 in thread mode with the hashmap backend, in a separate venv; no checkpoints.
 
 Where a late event joins two sessions, PyFlink 2.3 forgets what was counted in one of them (its
 `merge_namespaces` puts the sources in the place of the target), so its sessions are checked with
@@ -37,14 +37,14 @@ def run(query: str, check: dict[str, Any], events: dict[str, Any], parallelism: 
         MemorySampler() as memory,
     ):
         spec, result = Path(directory, "spec.json"), Path(directory, "result.json")
-        asked = {
+        request = {
             "query": query,
             "check": str(few.whole),
             "check_parallelism": 1 if in_order else parallelism,
             "events": str(many.whole),
             "parallelism": parallelism,
         }
-        spec.write_text(json.dumps(asked))
+        spec.write_text(json.dumps(request))
         # The interpreter inside Flink's JVM knows neither its venv nor where the queries are.
         found = os.pathsep.join([site_packages(python), str(PROGRAM.parents[2])])
         outside = {**os.environ, "PYTHONPATH": found}

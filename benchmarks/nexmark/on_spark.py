@@ -3,7 +3,7 @@
 The same lines and columns as in `queries`. Windows and sessions are closed by a watermark, in
 append mode; q3 is an inner join of two streams without a bound, and q18 an aggregation in update
 mode that hands on one row per key and micro-batch. Spark's queries end without closing the windows
-that are still open, so the small input that is checked gets a few events of a later time behind it,
+that are still open, so the small input that is checked gets a few later events at its end,
 which close them.
 """
 
@@ -147,9 +147,9 @@ QUERIES = {
 
 def run(query: str, check: dict[str, Any], events: dict[str, Any], parallelism: int) -> Timed:
     """Check a query on few events, then time it on many."""
-    asked = QUERIES[query]
-    verified(query, _rows(asked, Events(**check), parallelism), Events(**check))
-    return _time(asked, Events(**events), parallelism)
+    build = QUERIES[query]
+    verified(query, _rows(build, Events(**check), parallelism), Events(**check))
+    return _time(build, Events(**events), parallelism)
 
 
 def _rows(query: Query, events: Events, parallelism: int) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ PARTS_OF_CHECK = 10
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine, where it is, and what it is told besides the query and its events."""
+    """An engine, its location, and its options besides the query and its events."""
 
     name: str
     title: str
@@ -64,7 +64,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """One run that is to be done."""
 
     query: str
@@ -94,7 +94,7 @@ class Run:
         return {**asdict(self), "events_per_second": self.events_per_second}
 
 
-def asked(options: Options) -> Iterator[Asked]:
+def requests(options: Options) -> Iterator[Request]:
     """Alternate the engines within a round, so that a busy moment does not hit one alone."""
     given = {
         "check": asdict(options.check),
@@ -106,4 +106,4 @@ def asked(options: Options) -> Iterator[Asked]:
             for name in options.engines:
                 engine = ENGINES[name]
                 job = TaskJob(engine.where, {"query": query, **given, **engine.more})
-                yield Asked(query, engine, number, job)
+                yield Request(query, engine, number, job)

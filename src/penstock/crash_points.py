@@ -1,11 +1,11 @@
-"""Named places where a test can make the process die.
+"""Crash points: named places in the code where a test can kill the process.
 
-Each name is a line the protocol must survive being cut off at. The code calls `reach` there;
-unless a point was armed, by `arm` or by the environment, this costs one look at a variable.
+The protocol must survive a crash at each of them. The code calls `reach` there; unless a point is
+armed, by `arm` or by the environment, that costs one look at a variable.
 
-`PENSTOCK_CRASH_AT="<point>[:nth]"` arms a point from outside. `PENSTOCK_CRASH_LOG` names a file
-that gets the point's name before the process dies. `PENSTOCK_CRASH_ONCE_DIR` names a directory
-that remembers which points fired, so that a restarted process with the same environment lives.
+`PENSTOCK_CRASH_AT="<point>[:nth]"` arms a point. `PENSTOCK_CRASH_LOG` names a file to which the
+name of the point is written before the process dies. `PENSTOCK_CRASH_ONCE_DIR` names a directory
+that records which points have fired, so that a restarted process does not crash there again.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from pathlib import Path
 
 from penstock.errors import OptionValueError
 
-__all__ = ["CrashPoint", "arm", "arm_from_environment", "disarm", "reach"]
-
 CRASH_AT = "PENSTOCK_CRASH_AT"
 CRASH_LOG = "PENSTOCK_CRASH_LOG"
 CRASH_ONCE_DIR = "PENSTOCK_CRASH_ONCE_DIR"
 
 
 class CrashPoint(StrEnum):
-    """The places, by the room they are in and what has just happened there."""
+    """The crash points, named by component and by what has just happened."""
 
     JOURNAL_BEFORE_APPEND = "journal.before-append"
     JOURNAL_AFTER_APPEND = "journal.after-append"
@@ -59,7 +57,7 @@ class CrashPoint(StrEnum):
 
 
 class _Armed:
-    """One point that will fire when it is reached for the nth time, and only then."""
+    """A point that fires when it is reached for the nth time."""
 
     def __init__(self, point: CrashPoint, nth: int, action: Callable[[], None]) -> None:
         self._point = point
@@ -74,7 +72,7 @@ class _Armed:
             self._left -= 1
             fires = self._left == 0
         if fires and _first_time(point):
-            _note(point)
+            _log(point)
             self._action()
 
 
@@ -82,7 +80,7 @@ _armed: _Armed | None = None
 
 
 def reach(point: CrashPoint) -> None:
-    """Say that this place is reached; does not return if it is armed and its turn has come."""
+    """Mark that the code has reached a point; runs the action if the point is armed for now."""
     if _armed is not None:
         _armed.reach(point)
 
@@ -92,7 +90,7 @@ def _die() -> None:
 
 
 def arm(point: CrashPoint, nth: int = 1, action: Callable[[], None] = _die) -> None:
-    """Let a point fire when it is reached for the nth time from now; takes the place of another.
+    """Make a point fire when it is reached for the nth time from now; replaces an armed one.
 
     The action runs on the thread that reached the point. The default is `kill -9` of this process.
     """
@@ -101,20 +99,20 @@ def arm(point: CrashPoint, nth: int = 1, action: Callable[[], None] = _die) -> N
 
 
 def disarm() -> None:
-    """Let no point fire any more."""
+    """Disarm the armed point."""
     global _armed
     _armed = None
 
 
 def arm_from_environment(environment: Mapping[str, str]) -> None:
-    """Arm what the environment names; called once, when this module is first imported."""
-    given = environment.get(CRASH_AT)
-    if not given:
+    """Arm the point that the environment names; called when this module is first imported."""
+    setting = environment.get(CRASH_AT)
+    if not setting:
         return
-    name, _, nth = given.partition(":")
+    name, _, nth = setting.partition(":")
     if name not in set(CrashPoint) or not (nth or "1").isdecimal() or nth == "0":
         expected = f"<point>[:nth] with a point of {', '.join(CrashPoint)}"
-        raise OptionValueError(CRASH_AT, given, expected)
+        raise OptionValueError(CRASH_AT, setting, expected)
     arm(CrashPoint(name), int(nth or "1"))
 
 
@@ -129,10 +127,10 @@ def _first_time(point: CrashPoint) -> bool:
     return True
 
 
-def _note(point: CrashPoint) -> None:
-    log = os.environ.get(CRASH_LOG)
-    if log:
-        with Path(log).open("a", encoding="utf-8") as file:
+def _log(point: CrashPoint) -> None:
+    path = os.environ.get(CRASH_LOG)
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
             file.write(f"{point}\n")
 
 

@@ -1,4 +1,4 @@
-"""Which penstock this is, where PyFlink tells which PyFlink it is."""
+"""The version of penstock, in the module that PyFlink has for its version."""
 
 from penstock import __version__
 

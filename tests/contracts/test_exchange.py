@@ -1,4 +1,4 @@
-"""What a program gives does not depend on how its records travel."""
+"""The output of a program does not depend on the exchange."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.discard import DiscardingSink
-from penstock.connectors.sequence import NumberSequenceSource
+from penstock.connectors.discarding_sink import DiscardingSink
+from penstock.connectors.indexed_sources import NumberSequenceSource
 from penstock.datastream import (
     CheckpointListener,
     CoMapFunction,
@@ -26,8 +26,9 @@ from penstock.datastream import (
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import UserFunctionError
 from penstock.job.submitter import MicroBatchLostError
-from penstock.task import emit, parcels
 from penstock.task.messages import Instruction
+from penstock.task.partitioning import partitioners as emit
+from penstock.task.shuffle import records as shuffle_records
 from penstock.testing import Burst, ManualClock, Pause
 from tests.unit.job.counting import (
     Program,
@@ -109,7 +110,7 @@ def test_a_second_key_follows_a_first(exchange: str) -> None:
     assert sorted(count for key, _, count in results if key == 1) == list(range(1, 31))
 
 
-def test_both_ways_of_a_diamond_come_together(exchange: str) -> None:
+def test_both_branches_of_a_diamond_are_joined(exchange: str) -> None:
     env = made(exchange)
     source = numbers(env, 30)
     longer = source.key_by(lambda n: n % 4).process(Numbered()).map(lambda r: ("far", r[1]))
@@ -118,8 +119,8 @@ def test_both_ways_of_a_diamond_come_together(exchange: str) -> None:
     assert Counter(results) == Counter((way, n) for way in ("far", "near") for n in range(30))
 
 
-def test_a_way_past_a_level_is_no_shorter(exchange: str) -> None:
-    """Two levels lie between the source and the last step, which it feeds directly too."""
+def test_records_that_skip_a_level_arrive_in_the_same_micro_batch(exchange: str) -> None:
+    """Two levels are between the source and the last step, which it feeds directly too."""
     env = made(exchange)
     source = numbers(env, 20)
     far = source.rebalance().map(one).set_parallelism(3).rebalance().map(one).set_parallelism(1)
@@ -135,7 +136,7 @@ def test_two_sources_meet_in_a_union(exchange: str) -> None:
     assert sorted(value for _, value, _ in results) == [*range(25), *range(100, 125)]
 
 
-def test_connected_streams_are_told_apart(exchange: str) -> None:
+def test_connected_streams_are_distinguished(exchange: str) -> None:
     env = made(exchange)
     source = numbers(env, 20)
     branches = source.map(lambda n: n).rebalance(), source.key_by(lambda n: n % 3).map(lambda n: -n)
@@ -144,7 +145,7 @@ def test_connected_streams_are_told_apart(exchange: str) -> None:
     assert Counter(results) == Counter(expected)
 
 
-def test_two_branches_end_in_sinks_of_their_own(exchange: str) -> None:
+def test_two_branches_end_in_two_sinks(exchange: str) -> None:
     env = made(exchange)
     source = numbers(env, 20)
     source.rebalance().map(one).sink_to(DiscardingSink())
@@ -152,10 +153,10 @@ def test_two_branches_end_in_sinks_of_their_own(exchange: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["rebalance", "rescale", "shuffle", "global_", "forward"])
-def test_records_are_dealt_out_once(exchange: str, how: str) -> None:
+def test_each_record_is_distributed_once(exchange: str, how: str) -> None:
     env = made(exchange)
-    dealt = getattr(numbers(env, 40), how)()
-    assert sorted(collected(dealt.map(one).start_new_chain())) == list(range(40))
+    distributed = getattr(numbers(env, 40), how)()
+    assert sorted(collected(distributed.map(one).start_new_chain())) == list(range(40))
 
 
 def test_a_broadcast_reaches_every_subtask(exchange: str) -> None:
@@ -169,7 +170,7 @@ def test_a_decoupled_step_gets_all_in_order(exchange: str) -> None:
     assert collected(numbers(env, 40).rebalance().map(one).decouple().map(one)) == list(range(40))
 
 
-def test_a_batch_job_gives_its_last_results(exchange: str) -> None:
+def test_a_batch_job_emits_its_final_results(exchange: str) -> None:
     env = made(exchange).set_runtime_mode(RuntimeExecutionMode.BATCH)
     summed = numbers(env, 40).key_by(lambda n: n % 2).reduce(lambda a, b: a + b)
     assert sorted(collected(summed)) == [sum(range(0, 40, 2)), sum(range(1, 40, 2))]
@@ -179,12 +180,12 @@ def test_a_batch_job_gives_its_last_results(exchange: str) -> None:
 def test_the_records_of_a_key_stay_in_order(
     exchange: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many slices to each subtask, some in several pieces, brought in the wrong order."""
+    """Each subtask gets many slices, some in several pieces, in the wrong order."""
     monkeypatch.setattr(emit, "CHUNK", 7)
-    monkeypatch.setattr(parcels, "PIECE", 64)
-    monkeypatch.setattr(parcels, "SPOOL", 1000)
+    monkeypatch.setattr(shuffle_records, "MAX_RECORD_BYTES", 64)
+    monkeypatch.setattr(shuffle_records, "MAX_MEMORY_BYTES", 1000)
     env = environment(parallelism, penstock__exchange=exchange)
-    # A source with one subtask has one order; all that follows has to keep it.
+    # A source with one subtask has one order, which everything downstream has to keep.
     source = numbers(env, 400).set_parallelism(1)
     twice = source.key_by(lambda n: n % 5).map(one).key_by(lambda n: n % 5).process(Numbered())
     results = collected(twice)
@@ -209,7 +210,7 @@ def test_stages_that_go_together_are_at_the_same_micro_batch() -> None:
 
 
 class Lossy(WatchedSubmitter):
-    """Loses every first try when its tasks have staged everything."""
+    """Fails the first try of every micro-batch after its tasks have staged everything."""
 
     def after(self, instruction: Instruction) -> None:
         if instruction.try_number == 0:
@@ -236,7 +237,7 @@ class Ran(MapFunction[Any, Any]):
         return value
 
 
-def test_what_is_behind_a_failed_step_does_not_run() -> None:
+def test_steps_downstream_of_a_failed_step_do_not_run() -> None:
     Ran.seen.clear()
     env = made(SHUFFLE)
     broken = numbers(env, 9).rebalance().map(lambda n: 1 // n).name("divide")
@@ -248,8 +249,8 @@ def test_what_is_behind_a_failed_step_does_not_run() -> None:
     assert Ran.seen == []
 
 
-class Told(MapFunction[Any, Any], CheckpointListener):
-    """Remembers what it was told of checkpoints, and that it was closed."""
+class Notified(MapFunction[Any, Any], CheckpointListener):
+    """Records notifications of checkpoints, and that it was closed."""
 
     heard: ClassVar[list[tuple[str, int]]] = []
 
@@ -260,10 +261,10 @@ class Told(MapFunction[Any, Any], CheckpointListener):
         return value
 
     def close(self) -> None:
-        Told.heard.append((f"{self._name} closed", 0))
+        Notified.heard.append((f"{self._name} closed", 0))
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        Told.heard.append((self._name, checkpoint_id))
+        Notified.heard.append((self._name, checkpoint_id))
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         pass
@@ -272,23 +273,23 @@ class Told(MapFunction[Any, Any], CheckpointListener):
 def test_functions_of_all_stages_hear_of_the_last_checkpoint_and_are_closed(
     exchange: str, tmp_path: Path
 ) -> None:
-    Told.heard.clear()
+    Notified.heard.clear()
     env = environment(
         1,
         penstock__exchange=exchange,
         execution__checkpointing__dir=str(tmp_path),
         execution__checkpointing__interval="1 h",
     )
-    told = numbers(env, 20).map(Told("first")).rebalance().map(Told("second"))
-    told.sink_to(DiscardingSink())
+    notified = numbers(env, 20).map(Notified("first")).rebalance().map(Notified("second"))
+    notified.sink_to(DiscardingSink())
     env.execute("numbers")
-    assert {name for name, _ in Told.heard} == {
+    assert {name for name, _ in Notified.heard} == {
         "first",
         "second",
         "first closed",
         "second closed",
     }
-    assert len({number for _, number in Told.heard if number}) == 1
+    assert len({number for _, number in Notified.heard if number}) == 1
 
 
 # -- through failures -----------------------------------------------------------------------------
@@ -300,7 +301,7 @@ def program(root: Path, exchange: str, **facts: Any) -> Program:
 
 
 class TwoKeys(Program):
-    """Counts by key twice: the second count shows what the first one did wrong."""
+    """Counts by key twice: the second count reveals errors of the first one."""
 
     def count(self, numbers: DataStream) -> None:
         same = numbers.key_by(lambda n: n % 7, Types.LONG()).map(one, Types.LONG())
@@ -340,8 +341,8 @@ def test_barriers_may_overtake(exchange: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ways", [(CHANNEL, SHUFFLE), (SHUFFLE, CHANNEL)])
-def test_a_job_goes_on_the_other_way(ways: tuple[str, str], tmp_path: Path) -> None:
-    """A driver that died may have had another cluster."""
+def test_a_job_resumes_with_the_other_exchange(ways: tuple[str, str], tmp_path: Path) -> None:
+    """The new driver may run on another cluster."""
     before, after = ways
     counting = program(tmp_path, before, script=idle_after(30))
     job = counting.launch()
@@ -363,10 +364,12 @@ class Threes(KeyedProcessFunction[Any, int, int]):
             yield SIDE, value
 
 
-def test_side_outputs_and_partitioners_of_the_programs_own(exchange: str) -> None:
+def test_side_outputs_and_custom_partitioners(exchange: str) -> None:
     env = made(exchange, parallelism=3)
     step = numbers(env, 60).key_by(lambda n: n % 7).process(Threes(), Types.LONG())
-    dealt = step.get_side_output(SIDE).partition_custom(lambda key, n: key % n, lambda v: v)
-    threes = dealt.map(lambda n: ("side", n)).union(step.rebalance().map(lambda n: ("main", n)))
+    distributed = step.get_side_output(SIDE).partition_custom(lambda key, n: key % n, lambda v: v)
+    threes = distributed.map(lambda n: ("side", n)).union(
+        step.rebalance().map(lambda n: ("main", n))
+    )
     expected = [("main", n) for n in range(60)] + [("side", n) for n in range(0, 60, 3)]
     assert sorted(collected(threes)) == sorted(expected)

@@ -1,4 +1,4 @@
-"""What every sink promises, wherever it writes; in a job without checkpoints."""
+"""What every sink guarantees in a job without checkpoints."""
 
 import contextlib
 import itertools
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.common import Types
-from penstock.connectors.committing import commit_all
-from penstock.connectors.discard import DiscardingSink
-from penstock.connectors.sink import SinkCut
-from tests.contracts.sink_world import (
+from penstock.connectors.contracts.committing import commit_all
+from penstock.connectors.contracts.sink import SinkSnapshot
+from penstock.connectors.discarding_sink import DiscardingSink
+from tests.contracts.sink_harness import (
     SHOWING_WHAT_COUNTS,
     SHOWING_WHAT_IS_STAGED,
     TAKING_ANYTHING,
@@ -36,17 +36,17 @@ taking_anything = pytest.mark.parametrize("case", TAKING_ANYTHING, ids=name_of, 
 
 
 class Job(Attempt):
-    """A job that takes no checkpoints, and its end."""
+    """A job without checkpoints, and its end."""
 
     def finish(self) -> None:
-        cut = self.cut(0)
-        assert cut.state == []
+        snapshot = self.snapshot(0)
+        assert snapshot.state == []
         committer = self.optional_committer()
         if committer is None:
-            assert cut == SinkCut()
+            assert snapshot == SinkSnapshot()
         else:
             commit_all(
-                committer, cut.committables, retries=0, pause=lambda _: None, step="the sink"
+                committer, snapshot.committables, retries=0, pause=lambda _: None, step="the sink"
             )
             committer.sweep([])
             committer.close()
@@ -63,14 +63,14 @@ def in_order(case: Case) -> list[str]:
 
 
 @counting_only
-def test_nothing_shows_before_it_is_published(case: Case, job: Job) -> None:
+def test_nothing_is_visible_before_it_is_published(case: Case, job: Job) -> None:
     job.stage(0, ["x"] * 50_000)
     assert case.shown() == []
     job.finish()
     assert case.shown() == []
 
 
-def test_everything_published_shows_once(case: Case, job: Job) -> None:
+def test_everything_published_is_visible_once(case: Case, job: Job) -> None:
     for batch in range(3):
         job.publish([f"{batch}0"], [f"{batch}1"])
     if case.shows is not Shows.AT_THE_END:
@@ -109,7 +109,7 @@ def test_what_travels_with_the_acknowledgement_is_small(case: Case, job: Job) ->
     assert sorted(case.shown()) == sorted(values)
 
 
-def test_an_empty_micro_batch_shows_nothing(case: Case, job: Job) -> None:
+def test_an_empty_micro_batch_makes_nothing_visible(case: Case, job: Job) -> None:
     assert job.stage(0, []) == b""
     job.take([b"", b""])
     job.finish()
@@ -133,9 +133,9 @@ def discarding(directory: Path, fixture: Any) -> Case:
 
 
 @pytest.mark.parametrize("make", [printing, by_one_function, discarding], ids=name_of)
-def test_a_sink_without_a_committer_has_nothing_to_cut(
+def test_a_sink_without_a_committer_has_an_empty_snapshot(
     make: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     attempt = Attempt(make(tmp_path, request.getfixturevalue), tmp_path)
-    assert attempt.cut(roll_all=False) == SinkCut([], [])
+    assert attempt.snapshot(flush=False) == SinkSnapshot([], [])
     assert attempt.optional_committer() is None

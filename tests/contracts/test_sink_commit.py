@@ -1,4 +1,4 @@
-"""What every sink with a committer promises: each record once, whoever dies when."""
+"""What every sink with a committer guarantees: each record once, whatever crashes when."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from tests.contracts.sink_world import (
+from tests.contracts.sink_harness import (
     LARGE,
     TRANSACTIONAL,
     WITH_SERVERS,
@@ -38,20 +38,20 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
         yield case
 
 
-def test_nothing_shows_before_its_commit(case: Case, tmp_path: Path) -> None:
+def test_nothing_is_visible_before_its_commit(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], ["b"])
-    cut = attempt.cut()
+    snapshot = attempt.snapshot()
     assert case.shown() == []
-    attempt.commit(cut.committables)
+    attempt.commit(snapshot.committables)
     assert sorted(case.shown()) == ["a", "b"]
-    assert cut.state == []
+    assert snapshot.state == []
 
 
 def test_committing_twice_is_committing_once(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], ["b"])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     assert attempt.commit(committables).committed == len(committables)
     assert attempt.commit(committables).already_committed == len(committables)
     assert attempt.commit([*committables, *committables]).committed == 0
@@ -63,16 +63,16 @@ def test_what_a_dead_attempt_pre_committed_is_committed_by_the_next(
 ) -> None:
     dead = Attempt(case, tmp_path)
     dead.publish(["a"], ["b"])
-    committables = dead.cut().committables
+    committables = dead.snapshot().committables
     dead.publish(["never"], ["seen"])
-    dead.cut(2)
+    dead.snapshot(2)
     alive = Attempt(case, tmp_path, "a2")
     alive.commit(committables)
     alive.sweep(committables)
     assert sorted(case.shown()) == ["a", "b"]
     alive.commit(committables)
     alive.publish(["c"], [])
-    alive.commit(alive.cut(3).committables)
+    alive.commit(alive.snapshot(3).committables)
     alive.sweep([])
     assert sorted(case.shown()) == ["a", "b", "c"]
     assert case.leftovers() == []
@@ -82,7 +82,7 @@ def test_a_commit_removes_what_it_no_longer_needs(case: Case, tmp_path: Path) ->
     attempt = Attempt(case, tmp_path)
     attempt.publish(["x" * 100_000], ["b"])
     attempt.publish(["a"], ["b"])
-    attempt.commit(attempt.cut().committables)
+    attempt.commit(attempt.snapshot().committables)
     kept = [path for path in case.leftovers() if path.is_file() and path.suffix != ".delivered"]
     assert kept == []
 
@@ -90,29 +90,29 @@ def test_a_commit_removes_what_it_no_longer_needs(case: Case, tmp_path: Path) ->
 def test_sweeping_spares_what_is_named(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["x" * 100_000], ["b"])
-    cut = attempt.cut(roll_all=False)
+    snapshot = attempt.snapshot(flush=False)
     attempt.publish(["later"], [])
-    attempt.cut(2)
-    Attempt(case, tmp_path, "a2").sweep([*cut.committables, *cut.state])
-    third = Attempt(case, tmp_path, "a3", cut.state)
-    third.commit(cut.committables)
-    third.commit(third.cut(3).committables)
+    attempt.snapshot(2)
+    Attempt(case, tmp_path, "a2").sweep([*snapshot.committables, *snapshot.state])
+    third = Attempt(case, tmp_path, "a3", snapshot.state)
+    third.commit(snapshot.committables)
+    third.commit(third.snapshot(3).committables)
     assert sorted(case.shown()) == ["b", "x" * 100_000]
 
 
 def test_sweeping_spares_what_a_later_attempt_has_staged(case: Case, tmp_path: Path) -> None:
     zombie = Attempt(case, tmp_path, "a9")
     zombie.publish(["never seen"], [])
-    zombie.cut()
+    zombie.snapshot()
     successor = Attempt(case, tmp_path, "a10")
     successor.publish([LARGE], ["b"])
-    cut = successor.cut(2)
+    snapshot = successor.snapshot(2)
     successor.publish(["c"], [])
-    # A sink that fences may refuse a zombie instead.
+    # A sink that fences may reject an old attempt instead.
     with contextlib.suppress(PenstockError):
         zombie.sweep([])
-    successor.commit(cut.committables)
-    successor.commit(successor.cut(3).committables)
+    successor.commit(snapshot.committables)
+    successor.commit(successor.snapshot(3).committables)
     assert sorted(case.shown()) == sorted(["b", "c", LARGE])
 
 
@@ -121,45 +121,43 @@ def test_attempts_and_subtasks_never_collide(case: Case, tmp_path: Path) -> None
     for name in ("a1", "a2"):
         attempt = Attempt(case, tmp_path, name)
         attempt.publish(["x"], ["x"])
-        committables += attempt.cut().committables
+        committables += attempt.snapshot().committables
     attempt.commit(committables)
     assert case.shown() == ["x"] * 4
 
 
-def test_what_another_job_restored_is_committed_once_by_whoever_comes_first(
-    case: Case, tmp_path: Path
-) -> None:
+def test_what_two_jobs_restored_is_committed_once(case: Case, tmp_path: Path) -> None:
     original = Attempt(case, tmp_path)
     original.publish(["a"], ["b"])
-    savepoint = original.cut(1)
+    savepoint = original.snapshot(1)
     assert savepoint.state == []
     other = Attempt(case, tmp_path, job="other")
     other.commit(savepoint.committables)
     other.sweep(savepoint.committables)
     assert sorted(case.shown()) == ["a", "b"]
     original.publish(["of the original"], [])
-    cut = original.cut(2)
+    snapshot = original.snapshot(2)
     other.sweep([])
     other.publish(["of the other"], [])
-    report = original.commit([*savepoint.committables, *cut.committables])
+    report = original.commit([*savepoint.committables, *snapshot.committables])
     assert report.already_committed == len(savepoint.committables)
-    other.commit([*savepoint.committables, *other.cut(1).committables])
+    other.commit([*savepoint.committables, *other.snapshot(1).committables])
     assert sorted(case.shown()) == ["a", "b", "of the original", "of the other"]
 
 
 def test_discarding_spares_what_is_kept_and_what_came_since(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
-    cuts = []
+    snapshots = []
     for checkpoint, text in enumerate(("a", LARGE, "c"), start=1):
         attempt.publish([text], [])
-        cuts.append(attempt.cut(checkpoint))
-    attempt.commit(cuts[0].committables)
-    attempt.commit(cuts[1].committables)
-    attempt.discard(cuts[0].committables, cuts[1].committables)
-    attempt.discard(cuts[0].committables, cuts[1].committables)
-    attempt.commit(cuts[2].committables)
+        snapshots.append(attempt.snapshot(checkpoint))
+    attempt.commit(snapshots[0].committables)
+    attempt.commit(snapshots[1].committables)
+    attempt.discard(snapshots[0].committables, snapshots[1].committables)
+    attempt.discard(snapshots[0].committables, snapshots[1].committables)
+    attempt.commit(snapshots[2].committables)
     successor = Attempt(case, tmp_path, "a2")
-    successor.commit(cuts[1].committables)
+    successor.commit(snapshots[1].committables)
     assert sorted(case.shown()) == ["a", "c", LARGE]
 
 
@@ -169,12 +167,12 @@ def test_values_of_a_subtask_keep_their_order(case: Case, tmp_path: Path) -> Non
     for checkpoint in range(1, 5):
         for _ in range(3):
             attempt.publish([str(next(numbers)) for _ in range(4)], [])
-        attempt.commit(attempt.cut(checkpoint, roll_all=checkpoint == 4).committables)
+        attempt.commit(attempt.snapshot(checkpoint, flush=checkpoint == 4).committables)
     assert case.shown() == [str(number) for number in range(48)]
 
 
 @pytest.mark.parametrize(
-    # What is collected dies with the process that collects it.
+    # Collected values end with the process that collects them.
     "case",
     [make for make in TRANSACTIONAL if make is not collecting],
     ids=name_of,
@@ -192,7 +190,7 @@ def test_a_commit_that_died_before_any_line_is_completed_by_the_next_attempt(
         texts = [f"{number} {LARGE}", f"{number} b"]
         attempt.publish(texts[:1], texts[1:])
         expected.extend(texts)
-        return attempt, attempt.cut(number).committables
+        return attempt, attempt.snapshot(number).committables
 
     attempt, committables = owing()
     with Lines() as lines:
@@ -201,7 +199,7 @@ def test_a_commit_that_died_before_any_line_is_completed_by_the_next_attempt(
         attempt, committables = owing()
         with Lines(dies_before=line), contextlib.suppress(Killed):
             attempt.commit(committables)
-        case.bury()
+        case.close_files_of_killed()
         successor = Attempt(case, tmp_path, f"a{next(numbers)}")
         successor.commit(committables)
         successor.sweep(committables)
@@ -210,9 +208,7 @@ def test_a_commit_that_died_before_any_line_is_completed_by_the_next_attempt(
     assert case.leftovers() == []
 
 
-def test_a_pre_commit_that_died_before_any_line_leaves_nothing_behind(
-    case: Case, tmp_path: Path
-) -> None:
+def test_a_pre_commit_that_dies_before_any_line_leaves_no_files(case: Case, tmp_path: Path) -> None:
     numbers = itertools.count(1)
 
     def publishing(texts: list[str]) -> tuple[int, Attempt]:
@@ -224,14 +220,14 @@ def test_a_pre_commit_that_died_before_any_line_leaves_nothing_behind(
 
     number, attempt = publishing(["never", "committed"])
     with Lines() as lines:
-        attempt.cut(number)
+        attempt.snapshot(number)
     for line in some_lines(lines.run, case.deaths):
         number, attempt = publishing([f"lost {LARGE}", "lost"])
         with Lines(dies_before=line), contextlib.suppress(Killed):
-            attempt.cut(number)
-        case.bury()
+            attempt.snapshot(number)
+        case.close_files_of_killed()
     number, attempt = publishing([f"won {LARGE}", "won"])
-    attempt.commit(attempt.cut(number).committables)
+    attempt.commit(attempt.snapshot(number).committables)
     attempt.sweep([])
     assert sorted(case.shown()) == ["won", f"won {LARGE}"]
     assert case.leftovers() == []
@@ -247,7 +243,7 @@ def test_a_commit_that_died_anywhere_is_completed_by_the_next(
         attempt.publish(texts[:1], [])
         attempt.publish(texts[1:], [])
         expected += texts
-        committables = attempt.cut().committables
+        committables = attempt.snapshot().committables
         with killed_at(operation, monkeypatch) as done, contextlib.suppress(Killed):
             attempt.commit(committables)
         attempt.commit(committables)
@@ -269,11 +265,11 @@ def test_a_pre_commit_that_failed_anywhere_is_made_up_for_by_the_next(
         attempt.publish(texts, [])
         got: list[bytes] = []
         with killed_at(operation, monkeypatch, OSError) as done:
-            pre_commit = attempt.publisher.at_barrier(1, roll_all=False)
+            pre_commit = attempt.publisher.at_barrier(1, flush=False)
             with contextlib.suppress(OSError):
                 got += pre_commit().committables
         attempt.publish([f"{operation} c"], [])
-        got += attempt.cut(2).committables
+        got += attempt.snapshot(2).committables
         expected += [*texts, f"{operation} c"]
         attempt.commit(got)
         assert sorted(case.shown()) == sorted(expected)
@@ -285,34 +281,36 @@ def test_a_pre_commit_that_failed_anywhere_is_made_up_for_by_the_next(
 def test_a_pre_commit_that_never_ran_is_made_up_for_by_the_next(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], [])
-    attempt.publisher.at_barrier(1, roll_all=True)
+    attempt.publisher.at_barrier(1, flush=True)
     attempt.publish(["b"], [])
-    attempt.publisher.at_barrier(2, roll_all=True)
-    attempt.commit(attempt.cut(3).committables)
+    attempt.publisher.at_barrier(2, flush=True)
+    attempt.commit(attempt.snapshot(3).committables)
     assert sorted(case.shown()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("survivor", [1, 2])
-def test_pre_commits_in_the_wrong_order_leave_both_cuts_whole(
+def test_pre_commits_in_the_wrong_order_leave_both_snapshots_complete(
     case: Case, tmp_path: Path, survivor: int
 ) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], [])
-    first = attempt.publisher.at_barrier(1, roll_all=True)
+    first = attempt.publisher.at_barrier(1, flush=True)
     attempt.publish(["b"], [])
-    second = attempt.publisher.at_barrier(2, roll_all=True)
-    cuts = {2: second(), 1: first()}
-    attempt.commit(cuts[survivor].committables)
+    second = attempt.publisher.at_barrier(2, flush=True)
+    snapshots = {2: second(), 1: first()}
+    attempt.commit(snapshots[survivor].committables)
     assert sorted(case.shown()) == ["a", "b"][:survivor]
-    attempt.commit(cuts[1].committables)
-    attempt.commit(cuts[2].committables)
+    attempt.commit(snapshots[1].committables)
+    attempt.commit(snapshots[2].committables)
     assert sorted(case.shown()) == ["a", "b"]
 
 
-def test_a_cut_holds_what_was_published_before_it_and_no_more(case: Case, tmp_path: Path) -> None:
+def test_a_snapshot_has_exactly_what_was_published_before_its_barrier(
+    case: Case, tmp_path: Path
+) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], [])
-    pre_commit = attempt.publisher.at_barrier(1, roll_all=True)
+    pre_commit = attempt.publisher.at_barrier(1, flush=True)
     attempt.publish(["b"], [])
     attempt.commit(pre_commit().committables)
     assert case.shown() == ["a"]
@@ -360,12 +358,12 @@ class Engine:
         self._attempt.publish(*([text] for text in texts))
         self._position += len(texts)
 
-    def checkpoint(self, *, completes: bool, commits: bool, roll_all: bool = False) -> None:
-        cut = self._attempt.cut(next(self._checkpoints), roll_all=roll_all)
-        self._owed += cut.committables
+    def checkpoint(self, *, completes: bool, commits: bool, flush: bool = False) -> None:
+        snapshot = self._attempt.snapshot(next(self._checkpoints), flush=flush)
+        self._owed += snapshot.committables
         if not completes:
             return
-        self._retained.append(Checkpoint(self._position, list(self._owed), cut.state))
+        self._retained.append(Checkpoint(self._position, list(self._owed), snapshot.state))
         if commits:
             self._attempt.commit(self._owed)
             self._owed = []
@@ -377,7 +375,7 @@ class Engine:
         self._start(parallelism)
 
     def look_at_retained(self) -> None:
-        """Begin as an attempt does that goes back to any of the retained checkpoints."""
+        """Start an attempt from each of the retained checkpoints."""
         for checkpoint in self._retained:
             name = f"a{next(self._attempts)}"
             Attempt(self._case, self._directory, name, checkpoint.state).commit(
@@ -385,7 +383,7 @@ class Engine:
             )
 
     def finish(self) -> list[str]:
-        self.checkpoint(completes=True, commits=True, roll_all=True)
+        self.checkpoint(completes=True, commits=True, flush=True)
         self._attempt.sweep([])
         return [str(number) for number in range(self._position)]
 
@@ -395,7 +393,7 @@ STEP: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
     st.tuples(
         st.just("checkpoint"),
         st.fixed_dictionaries(
-            {"completes": st.booleans(), "commits": st.booleans(), "roll_all": st.booleans()}
+            {"completes": st.booleans(), "commits": st.booleans(), "flush": st.booleans()}
         ),
     ),
     st.tuples(st.just("crash"), st.fixed_dictionaries({"parallelism": st.integers(1, 3)})),
@@ -403,7 +401,7 @@ STEP: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
 
 
 class Run:
-    """Steps of an engine over a sink, and what has to come of them."""
+    """Steps of an engine with a sink, and the expected output."""
 
     def __init__(self, make: Make, request: pytest.FixtureRequest) -> None:
         self._make = make
@@ -435,18 +433,18 @@ with_some_steps = functools.partial(
 @pytest.mark.parametrize("run", WITHOUT_SERVERS, ids=name_of, indirect=True)
 @with_some_steps(max_examples=15)
 @given(steps=st.lists(STEP, max_size=20))
-def test_each_record_shows_once_through_crashes_and_aborts(run: Run, steps: Any) -> None:
+def test_each_record_is_visible_once_through_crashes_and_aborts(run: Run, steps: Any) -> None:
     run.check(steps)
 
 
 @pytest.mark.parametrize("run", WITH_SERVERS, ids=name_of, indirect=True)
 @with_some_steps(max_examples=2, phases=[Phase.generate])
 @given(steps=st.lists(STEP, min_size=10, max_size=20))
-def test_each_record_shows_once_on_servers_too(run: Run, steps: Any) -> None:
+def test_each_record_is_visible_once_on_servers_too(run: Run, steps: Any) -> None:
     run.check(steps)
 
 
-def test_staged_output_does_not_pile_up_behind_retained_checkpoints(
+def test_staged_output_does_not_accumulate_with_retained_checkpoints(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     case = growing_files(tmp_path, request.getfixturevalue)

@@ -1,4 +1,4 @@
-"""What every source promises, whatever it reads."""
+"""What every source guarantees."""
 
 import itertools
 import json
@@ -15,22 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Row, Types
-from penstock.connectors import collection, file_enumerator, line_blocks
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.files import FileEnumeratorProvider, FileSource
-from penstock.connectors.ingestion_log import IngestionLog
-from penstock.connectors.sequence import NumberSequenceSource
-from penstock.connectors.socket import SocketSource
-from penstock.connectors.source import (
+from penstock.connectors import indexed_sources
+from penstock.connectors.contracts.source import (
     CHUNK_RECORDS,
     EnumeratorContext,
-    Plan,
+    ReadPlan,
     Source,
     SourceEnumerator,
     SplitRange,
 )
-from penstock.connectors.text_lines import StreamFormat
+from penstock.connectors.files import enumerator as file_enumerator
+from penstock.connectors.files.source import FileEnumeratorProvider, FileSource
+from penstock.connectors.formats import line_files
+from penstock.connectors.formats.text_lines import StreamFormat
+from penstock.connectors.indexed_sources import (
+    CollectionSource,
+    DataGeneratorSource,
+    NumberSequenceSource,
+)
+from penstock.connectors.socket.ingestion_log import IngestionLog
+from penstock.connectors.socket.source import SocketSource
 from penstock.datastream.formats.avro import AvroReaderFormat, AvroSchema
 from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.formats.json import JsonReaderFormat, JsonRowDeserializationSchema
@@ -156,9 +160,9 @@ MAKERS: list[Callable[[Path], Made]] = [
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     work_dir = tmp_path_factory.mktemp("source")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_enumerator, "_SMALLEST_CUT", 10)
-        patch.setattr(line_blocks, "_BLOCK_BYTES", 100)
-        patch.setattr(collection, "_BLOCK_ELEMENTS", 64)
+        patch.setattr(file_enumerator, "_MIN_SPLIT_BYTES", 10)
+        patch.setattr(line_files, "_BLOCK_BYTES", 100)
+        patch.setattr(indexed_sources, "_BLOCK_ELEMENTS", 64)
         source, records = request.param(work_dir)
         yield cloudpickle.loads(cloudpickle.dumps(source)), records, work_dir
 
@@ -172,7 +176,7 @@ def opened(
     return enumerator
 
 
-def ranges_of(plan: Plan) -> list[SplitRange]:
+def ranges_of(plan: ReadPlan) -> list[SplitRange]:
     return list(itertools.chain.from_iterable(plan))
 
 
@@ -181,7 +185,7 @@ def records_of(source: Source, ranges: list[SplitRange]) -> list[Any]:
     return list(itertools.chain.from_iterable(itertools.chain.from_iterable(chunks)))
 
 
-def drain(enumerator: SourceEnumerator, sizes: Iterator[int]) -> Iterator[Plan]:
+def drain(enumerator: SourceEnumerator, sizes: Iterator[int]) -> Iterator[ReadPlan]:
     while not enumerator.finished():
         plan = enumerator.plan(next(sizes))
         assert plan, "a source that is not finished and needs nothing new must plan"
@@ -207,7 +211,7 @@ def test_any_plans_read_everything_once_and_in_order(
 
 @settings(max_examples=8, deadline=None)
 @given(parallelism=st.integers(1, 5), sizes=plan_sizes, data=st.data())
-def test_a_restored_source_goes_on_behind_its_positions(
+def test_a_restored_source_continues_after_its_positions(
     made: Any, parallelism: int, sizes: Iterator[int], data: st.DataObject
 ) -> None:
     source, records, work_dir = made
@@ -225,7 +229,7 @@ def test_a_restored_source_goes_on_behind_its_positions(
 
 @settings(max_examples=8, deadline=None)
 @given(sizes=plan_sizes)
-def test_a_range_gives_the_same_records_whenever_it_is_read(
+def test_a_range_returns_the_same_records_whenever_it_is_read(
     made: Any, sizes: Iterator[int]
 ) -> None:
     source, _, work_dir = made
@@ -245,11 +249,11 @@ def test_ranges_of_a_split_ascend_with_the_subtask(
 ) -> None:
     source, _, work_dir = made
     enumerator = opened(source, work_dir, parallelism, {})
-    behind: dict[str, int] = {}
+    ends: dict[str, int] = {}
     for plan in drain(enumerator, sizes):
         for part in ranges_of(plan):
-            assert behind.get(part.split, 0) == part.start < part.end
-            behind[part.split] = part.end
+            assert ends.get(part.split, 0) == part.start < part.end
+            ends[part.split] = part.end
     enumerator.close()
 
 

@@ -1,4 +1,4 @@
-"""What every state backend must keep: one suite, run against all of them."""
+"""What every state backend guarantees: one suite for all of them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.errors import CorruptStateError
-from penstock.state.backends.base import (
-    StagedName,
-    StateBackend,
-    StatePlace,
-    StateRef,
-)
-from penstock.state.backends.hashmap import HashMapBackend
+from penstock.state.backends.base import StateBackend
+from penstock.state.backends.lmdb.backend import HashMapBackend
 from penstock.state.backends.memory import MemoryBackend
-from penstock.state.backends.rocksdb import RocksDbBackend
+from penstock.state.backends.refs import StagedName, StateLocation, StateRef
+from penstock.state.backends.rocksdb.backend import RocksDbBackend
 from penstock.state.delta import Delta
 from penstock.state.key_groups import KeyGroupRange, routed_key
 from penstock.state.local_dir import choose_local_dir
-from penstock.state.table import TableInfo, registry_key, table_prefix
+from penstock.state.registry.meta_info import StateMetaInfo, registry_key, table_prefix
 
 State = dict[bytes, bytes]
 
@@ -38,8 +34,8 @@ BACKENDS: dict[str, Callable[[], StateBackend]] = {
 }
 KEY_GROUPS = 8
 REGISTRY = {
-    registry_key("one"): TableInfo(1, "value state", "Long").encode(),
-    registry_key("two"): TableInfo(2, "map state", "String").encode(),
+    registry_key("one"): StateMetaInfo(1, "value state", "Long").encode(),
+    registry_key("two"): StateMetaInfo(2, "map state", "String").encode(),
 }
 
 
@@ -56,8 +52,8 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def place(root: Path) -> StatePlace:
-    return StatePlace(root / "shared", root / "local")
+def place(root: Path) -> StateLocation:
+    return StateLocation(root / "shared", root / "local")
 
 
 def delta_of(puts: State, deletes: set[bytes] = frozenset()) -> Delta:  # type: ignore[assignment]
@@ -70,12 +66,12 @@ def name(batch: int, task_attempt: int = 0) -> StagedName:
 
 
 def commit(
-    backend: StateBackend, place: StatePlace, ref: StateRef, delta: Delta, version: int
+    backend: StateBackend, place: StateLocation, ref: StateRef, delta: Delta, version: int
 ) -> StateRef:
     return backend.publish(ref, version, backend.stage(place, delta, name(version), version))
 
 
-def contents(backend: StateBackend, place: StatePlace, ref: StateRef) -> State:
+def contents(backend: StateBackend, place: StateLocation, ref: StateRef) -> State:
     with backend.open(place, ref) as store:
         assert store.version == ref.version
         return dict(store.scan(b""))
@@ -85,7 +81,7 @@ def key(table: int, group: int, text: str) -> bytes:
     return table_prefix(table) + routed_key(text.encode(), group)
 
 
-def test_a_new_state_is_empty(backend: StateBackend, place: StatePlace) -> None:
+def test_a_new_state_is_empty(backend: StateBackend, place: StateLocation) -> None:
     with backend.open(place, StateRef(0)) as store:
         assert store.version == 0
         assert store.get(b"k") is None
@@ -93,7 +89,7 @@ def test_a_new_state_is_empty(backend: StateBackend, place: StatePlace) -> None:
         assert list(store.scan(b"")) == []
 
 
-def test_a_published_delta_is_read_back(backend: StateBackend, place: StatePlace) -> None:
+def test_a_published_delta_is_read_back(backend: StateBackend, place: StateLocation) -> None:
     ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1", b"b": b""}), 1)
     ref = commit(backend, place, ref, delta_of({b"c": b"3"}, {b"a"}), 2)
     with backend.open(place, ref) as store:
@@ -101,7 +97,7 @@ def test_a_published_delta_is_read_back(backend: StateBackend, place: StatePlace
 
 
 def test_a_staged_delta_is_invisible_until_it_is_published(
-    backend: StateBackend, place: StatePlace
+    backend: StateBackend, place: StateLocation
 ) -> None:
     ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
     backend.stage(place, delta_of({b"a": b"lost"}), name(2, task_attempt=1), 2)
@@ -111,7 +107,7 @@ def test_a_staged_delta_is_invisible_until_it_is_published(
 
 
 def test_a_micro_batch_without_changes_moves_the_version_on(
-    backend: StateBackend, place: StatePlace
+    backend: StateBackend, place: StateLocation
 ) -> None:
     ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
     assert backend.stage(place, Delta(), name(2), 2) is None
@@ -126,7 +122,7 @@ def test_versions_only_grow(backend: StateBackend) -> None:
 
 
 def test_an_open_store_keeps_its_version_while_others_go_on(
-    backend: StateBackend, place: StatePlace
+    backend: StateBackend, place: StateLocation
 ) -> None:
     ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
     with backend.open(place, ref) as store:
@@ -136,7 +132,7 @@ def test_an_open_store_keeps_its_version_while_others_go_on(
 
 
 def test_an_older_version_can_be_opened_after_a_newer_one(
-    backend: StateBackend, place: StatePlace
+    backend: StateBackend, place: StateLocation
 ) -> None:
     old = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
     new = commit(backend, place, old, delta_of({b"a": b"2"}), 2)
@@ -145,7 +141,7 @@ def test_an_older_version_can_be_opened_after_a_newer_one(
     assert contents(backend, place, new) == {b"a": b"2"}
 
 
-def test_another_host_rebuilds_what_it_lacks(backend: StateBackend, place: StatePlace) -> None:
+def test_another_host_rebuilds_what_it_lacks(backend: StateBackend, place: StateLocation) -> None:
     ref = StateRef(0)
     for version in range(1, 4):
         ref = commit(backend, place, ref, delta_of({b"k%d" % version: b"v"}), version)
@@ -153,7 +149,7 @@ def test_another_host_rebuilds_what_it_lacks(backend: StateBackend, place: State
     assert set(contents(backend, elsewhere, ref)) == {b"k1", b"k2", b"k3"}
 
 
-def test_scans_are_ordered_and_bounded(backend: StateBackend, place: StatePlace) -> None:
+def test_scans_are_ordered_and_bounded(backend: StateBackend, place: StateLocation) -> None:
     puts = {bytes([a, b]): b"v" for a in (1, 2, 255) for b in (0, 7, 255)}
     ref = commit(backend, place, StateRef(0), delta_of(puts), 1)
     with backend.open(place, ref) as store:
@@ -167,7 +163,7 @@ def test_scans_are_ordered_and_bounded(backend: StateBackend, place: StatePlace)
         ]
 
 
-def test_a_table_is_scanned_by_key_groups(backend: StateBackend, place: StatePlace) -> None:
+def test_a_table_is_scanned_by_key_groups(backend: StateBackend, place: StateLocation) -> None:
     puts = {key(table, group, "k"): b"v" for table in (1, 2) for group in range(4)}
     ref = commit(backend, place, StateRef(0), delta_of(puts), 1)
     with backend.open(place, ref) as store:
@@ -177,7 +173,7 @@ def test_a_table_is_scanned_by_key_groups(backend: StateBackend, place: StatePla
 
 @pytest.mark.parametrize("length", [479, 480, 510, 511, 512, 5000])
 def test_long_keys_are_keys_like_any_other(
-    backend: StateBackend, place: StatePlace, length: int
+    backend: StateBackend, place: StateLocation, length: int
 ) -> None:
     puts = {b"k" * length + end: b"v" + end for end in (b"", b"a", b"b", b"zz")}
     puts[b"k" * 400] = b"short"
@@ -190,23 +186,23 @@ def test_long_keys_are_keys_like_any_other(
     assert contents(backend, place, ref) == {}
 
 
-def test_a_ref_travels_as_bytes(backend: StateBackend, place: StatePlace) -> None:
+def test_a_ref_travels_as_bytes(backend: StateBackend, place: StateLocation) -> None:
     ref = commit(backend, place, StateRef(0), delta_of({b"a": b"1"}), 1)
     travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(ref), type=StateRef)
     assert travelled == ref
     assert contents(backend, place, travelled) == {b"a": b"1"}
 
 
-def three_versions(backend: StateBackend, place: StatePlace) -> tuple[StateRef, State]:
+def three_versions(backend: StateBackend, place: StateLocation) -> tuple[StateRef, State]:
     """A base, where the backend has one, and deltas on top, with a delete among them."""
     ref = commit(backend, place, StateRef(0), delta_of({**REGISTRY, key(1, 0, "a"): b"1"}), 1)
-    ref = backend.rebase(ref, backend.fold(place, ref, name(1, task_attempt=50)))
+    ref = backend.rebase(ref, backend.compact(place, ref, name(1, task_attempt=50)))
     ref = commit(backend, place, ref, delta_of({key(2, 5, "b"): b""}, {key(1, 0, "a")}), 2)
     ref = commit(backend, place, ref, delta_of({key(1, 3, "c"): b"3"}), 3)
     return ref, {**REGISTRY, key(2, 5, "b"): b"", key(1, 3, "c"): b"3"}
 
 
-def test_entries_come_sorted_and_are_only_read(backend: StateBackend, place: StatePlace) -> None:
+def test_entries_are_sorted_and_only_read(backend: StateBackend, place: StateLocation) -> None:
     ref, model = three_versions(backend, place)
     before = sorted(path.name for path in place.shared_dir.glob("*"))
     assert list(backend.entries(place, ref)) == sorted(model.items())
@@ -214,7 +210,9 @@ def test_entries_come_sorted_and_are_only_read(backend: StateBackend, place: Sta
     assert list(backend.entries(place, StateRef(0))) == []
 
 
-def test_what_is_loaded_is_a_state_at_version_0(backend: StateBackend, place: StatePlace) -> None:
+def test_what_is_loaded_is_a_state_at_version_0(
+    backend: StateBackend, place: StateLocation
+) -> None:
     ref, model = three_versions(backend, place)
     ref = backend.load(iter(sorted(model.items())), place, name(9))
     assert ref.version == 0
@@ -224,29 +222,33 @@ def test_what_is_loaded_is_a_state_at_version_0(backend: StateBackend, place: St
     assert contents(backend, replace(place, local_dir=place.local_dir / "empty"), empty) == {}
 
 
-def test_a_fold_is_the_same_state_without_deltas(backend: StateBackend, place: StatePlace) -> None:
+def test_a_compacted_base_is_the_same_state_without_deltas(
+    backend: StateBackend, place: StateLocation
+) -> None:
     ref, model = three_versions(backend, place)
-    folded = backend.fold(place, ref, name(3, task_attempt=51))
-    if folded is not None:
-        assert (folded.version, folded.deltas) == (ref.version, ())
-        assert backend.rebase(ref, folded) == folded
-        assert contents(backend, replace(place, local_dir=place.local_dir / "new"), folded) == model
-    assert contents(backend, place, backend.rebase(ref, folded)) == model
-    assert backend.rebase(StateRef(1), folded) == StateRef(1)
+    compacted = backend.compact(place, ref, name(3, task_attempt=51))
+    if compacted is not None:
+        assert (compacted.version, compacted.deltas) == (ref.version, ())
+        assert backend.rebase(ref, compacted) == compacted
+        assert (
+            contents(backend, replace(place, local_dir=place.local_dir / "new"), compacted) == model
+        )
+    assert contents(backend, place, backend.rebase(ref, compacted)) == model
+    assert backend.rebase(StateRef(1), compacted) == StateRef(1)
 
 
-def test_an_older_fold_that_comes_late_changes_nothing(
-    backend: StateBackend, place: StatePlace
+def test_an_older_compaction_that_ends_late_changes_nothing(
+    backend: StateBackend, place: StateLocation
 ) -> None:
     ref = commit(backend, place, StateRef(0), delta_of({b"aa": b"1"}), 1)
-    late = backend.fold(place, ref, name(1, task_attempt=50))
+    late = backend.compact(place, ref, name(1, task_attempt=50))
     ref = commit(backend, place, ref, delta_of({b"bb": b"2"}), 2)
-    ref = backend.rebase(ref, backend.fold(place, ref, name(2, task_attempt=51)))
+    ref = backend.rebase(ref, backend.compact(place, ref, name(2, task_attempt=51)))
     assert backend.rebase(ref, late) == ref
 
 
 def test_a_damaged_file_is_named_unless_it_is_known(
-    backend: StateBackend, place: StatePlace
+    backend: StateBackend, place: StateLocation
 ) -> None:
     ref, _ = three_versions(backend, place)
     backend.sync(place, ref)
@@ -270,16 +272,16 @@ def test_a_restore_reads_what_another_backend_wrote(
     backend: StateBackend, writer: str, root: Path
 ) -> None:
     older = BACKENDS[writer]()
-    source = StatePlace(root / "old", root / "old-local")
+    source = StateLocation(root / "old", root / "old-local")
     ref, model = three_versions(older, source)
-    place = StatePlace(root / "new", root / "new-local")
+    place = StateLocation(root / "new", root / "new-local")
     restored = backend.restore([(older, source, ref)], KeyGroupRange(0, 8), place, name(0))
     assert contents(backend, place, restored) == model
     assert contents(older, source, ref) == model
 
 
-def test_a_new_attempt_goes_on_from_the_ref_of_the_one_before(
-    backend: StateBackend, place: StatePlace
+def test_a_new_attempt_continues_from_the_ref_of_the_last_one(
+    backend: StateBackend, place: StateLocation
 ) -> None:
     ref, model = three_versions(backend, place)
     commit(backend, place, ref, delta_of({b"rolled": b"back"}), 4)
@@ -295,11 +297,11 @@ def test_a_restore_takes_its_key_groups_out_of_all_sources(
 ) -> None:
     sources = []
     for subtask in range(2):
-        place = StatePlace(root / f"s{subtask}", root / f"l{subtask}")
+        place = StateLocation(root / f"s{subtask}", root / f"l{subtask}")
         groups = range(subtask * 4, subtask * 4 + 4)
         puts = {**REGISTRY, **{key(1, group, "k"): b"%d" % group for group in groups}}
         sources.append((backend, place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
-    place = StatePlace(root / "new", root / "new-local")
+    place = StateLocation(root / "new", root / "new-local")
     ref = backend.restore(sources, KeyGroupRange(3, 6), place, name(0))
     assert ref.version == 0
     kept = {key(1, group, "k"): b"%d" % group for group in (3, 4, 5)}
@@ -310,14 +312,14 @@ def test_a_restore_matches_tables_by_name_not_by_number(backend: StateBackend, r
     numbers = [{"one": 1, "two": 2}, {"two": 1, "three": 2, "one": 3}]
     sources = []
     for subtask, tables in enumerate(numbers):
-        place = StatePlace(root / f"s{subtask}", root / f"l{subtask}")
+        place = StateLocation(root / f"s{subtask}", root / f"l{subtask}")
         puts = {
-            registry_key(state): TableInfo(table, "value state", "Long").encode()
+            registry_key(state): StateMetaInfo(table, "value state", "Long").encode()
             for state, table in tables.items()
         }
         puts |= {key(table, subtask, state): b"v" for state, table in tables.items()}
         sources.append((backend, place, commit(backend, place, StateRef(0), delta_of(puts), 1)))
-    place = StatePlace(root / "new", root / "new-local")
+    place = StateLocation(root / "new", root / "new-local")
     ref = backend.restore(sources, KeyGroupRange(0, 8), place, name(0))
     with backend.open(place, ref) as store:
         for state, table in {"one": 1, "two": 2, "three": 3}.items():
@@ -353,10 +355,10 @@ class BackendMachine(RuleBasedStateMachine):
         self.ref, self.model = ref, model
         self.folding = self.past = None
 
-    def fresh_place(self) -> StatePlace:
+    def fresh_place(self) -> StateLocation:
         self.attempts += 1
         base = self.root / f"attempt{self.attempts}"
-        return StatePlace(base / "shared", base / "local")
+        return StateLocation(base / "shared", base / "local")
 
     def staged_name(self) -> StagedName:
         self.tasks += 1
@@ -407,11 +409,11 @@ class BackendMachine(RuleBasedStateMachine):
                 snapshot = store.snapshot(name)
         if loses_it and snapshot is not None:
             shutil.rmtree(snapshot.path)
-        self.folding = self.backend.fold(self.place, self.ref, name, snapshot), self.ref.version
+        self.folding = self.backend.compact(self.place, self.ref, name, snapshot), self.ref.version
 
     @rule()
     def remove_local_garbage(self) -> None:
-        self.backend.local_garbage(self.place, self.ref.version)
+        self.backend.clean_up_local(self.place, self.ref.version)
 
     @rule()
     def finish_folding(self) -> None:
@@ -484,6 +486,6 @@ TestRocksDb: type = RocksDbMachine.TestCase
 @pytest.fixture(autouse=True)
 def _no_open_environments() -> Iterator[None]:
     yield
-    from penstock.state.backends import lmdb_env
+    from penstock.state.backends.lmdb import environment as lmdb_env
 
     assert not lmdb_env._opened

@@ -1,4 +1,4 @@
-"""What a time-to-live must keep, over every backend."""
+"""What state TTL guarantees, with every backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.datastream.state import (
     ValueStateDescriptor,
 )
 from penstock.state.local_dir import choose_local_dir
-from tests.contracts.ttl_world import (
+from tests.contracts.ttl_harness import (
     BACKENDS,
     NEVER,
     ON_READ,
@@ -69,7 +69,7 @@ def test_writing_prolongs_and_reading_does_not(world: World) -> None:
     assert world.batch(["a", "b"], state.value) == [None, 2]
 
 
-def test_reading_prolongs_if_told(world: World) -> None:
+def test_reading_prolongs_the_ttl_if_configured(world: World) -> None:
     state = world.states.get_state(value(ON_READ))
     world.batch(["a", "b"], lambda: state.update(1))
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_reading_prolongs_if_told(world: World) -> None:
     assert world.batch(["b"], state.value) == [None]
 
 
-def test_an_expired_value_is_shown_once_if_told_and_then_gone(world: World) -> None:
+def test_an_expired_value_is_returned_until_cleanup_if_configured(world: World) -> None:
     state = world.states.get_state(value(SHOWN))
     world.batch(["a"], lambda: state.update(1))
     world.now += 10 * TTL
@@ -137,7 +137,8 @@ def test_entries_of_a_map_expire_one_by_one(world: World) -> None:
 
 
 def test_a_reduced_value_that_expired_is_not_combined(world: World) -> None:
-    reducing, adding = world.states.get_reducing_state(reduced()), summed_of(world)
+    reducing: Any = world.states.get_reducing_state(reduced())
+    adding: Any = summed_of(world)
     world.batch(["a"], lambda: (reducing.add(1), adding.add(1)))
     world.now += TTL
     world.batch(["a"], lambda: (reducing.add(5), adding.add(5)))
@@ -159,7 +160,7 @@ def test_raw_bytes_expire_too(world: World) -> None:
     assert world.batch(["a"], state.get) == [None]
 
 
-def test_what_nobody_touches_leaves_the_store_in_the_end(world: World) -> None:
+def test_expired_values_that_are_never_read_are_cleaned_up(world: World) -> None:
     a_value, a_list, a_map = declared(world, value(), elements(), entries())
     keys = [f"key-{number}" for number in range(1500)]
     world.batch(keys, lambda: (a_value.update(1), a_list.add(1), a_map.put("x", 1)))
@@ -172,7 +173,7 @@ def test_what_nobody_touches_leaves_the_store_in_the_end(world: World) -> None:
     assert world.stored() == {"value": 0, "list": 0, "map": 0}
 
 
-def test_the_walk_goes_on_in_another_process_where_it_was(world: World) -> None:
+def test_cleanup_continues_in_another_process_where_it_stopped(world: World) -> None:
     state = world.states.get_state(value())
     world.batch([f"key-{number}" for number in range(2500)], lambda: state.update(1))
     world.now += 2 * TTL
@@ -261,7 +262,7 @@ def declared(
     return states.get_state(a), states.get_list_state(b), states.get_map_state(c)
 
 
-def test_a_savepoint_shows_when_values_were_last_alive_in_a_column_of_its_own(
+def test_a_savepoint_has_a_column_of_last_access_times(
     world: World,
 ) -> None:
     states = declared(world, value(), elements(), entries())
@@ -279,11 +280,11 @@ def test_a_savepoint_shows_when_values_were_last_alive_in_a_column_of_its_own(
 
 
 @pytest.mark.parametrize("leaves_out", [True, False], ids=["left-out", "kept"])
-def test_a_savepoint_leaves_out_what_has_expired_if_told(world: World, leaves_out: bool) -> None:
+def test_a_savepoint_omits_expired_values_if_configured(world: World, leaves_out: bool) -> None:
     builder = ttl().disable_cleanup_in_background()
     config = (builder.cleanup_full_snapshot() if leaves_out else builder).build()
-    state = world.states.get_state(value(config))
-    a_list = world.states.get_list_state(elements(config))
+    state: Any = world.states.get_state(value(config))
+    a_list: Any = world.states.get_list_state(elements(config))
     world.batch(["a"], lambda: (state.update(1), a_list.add(1)))
     world.now += TTL
     world.batch(["b"], lambda: (state.update(2), a_list.add(2)))
@@ -361,7 +362,7 @@ def test_a_time_to_live_may_be_a_duration_and_must_be_some_time() -> None:
     for wrong in (Time.seconds(0), Duration.of_nanos(5), Time.seconds(-1), 5):
         with pytest.raises(ValueError, match="at least a millisecond"):
             StateTtlConfig.new_builder(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="some values"):
+    with pytest.raises(ValueError, match="cleanup_size"):
         ttl().cleanup_incrementally(0, False)
     with pytest.raises(TypeError, match="needs a StateTtlConfig"):
         value(None).enable_time_to_live(Time.seconds(1))  # type: ignore[arg-type]

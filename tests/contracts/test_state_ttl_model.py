@@ -1,4 +1,4 @@
-"""States that expire, against plain dicts: whatever is read, written, restored or lost."""
+"""State with TTL compared with plain dicts, through reads, writes, restores and losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.datastream.state import StateTtlConfig
 from penstock.state.local_dir import choose_local_dir
-from tests.contracts.ttl_world import (
+from tests.contracts.ttl_harness import (
     CONFIGS,
     SHOWN,
     SHOWN_ON_READ,
@@ -30,7 +30,7 @@ from tests.contracts.ttl_world import (
 
 @dataclass
 class Model:
-    """What Flink says of a time-to-live, in plain dicts of values with their stamps."""
+    """Flink's semantics of state TTL, in plain dicts of values with their timestamps."""
 
     on_read: bool
     shows: bool
@@ -75,7 +75,7 @@ ENTRIES = st.tuples(st.sampled_from(["put", "get", "contains", "remove"]), KEYS,
 CLEARS = st.tuples(st.just("clear"), KEYS, st.just(0))
 PASSES = st.tuples(st.just("pass"), st.just(""), st.sampled_from([1, 49, 50, 50, 100, 100]))
 MOVES = st.tuples(
-    st.sampled_from(["new function", "rescale", "save", "fold", "lose"]), st.just(""), st.just(0)
+    st.sampled_from(["new function", "rescale", "save", "compact", "lose"]), st.just(""), st.just(0)
 )
 OPERATIONS = st.lists(
     st.one_of(READS, READS, WRITES, WRITES, ENTRIES, PASSES, PASSES, CLEARS, MOVES),
@@ -125,7 +125,7 @@ def _run(world: World, config: StateTtlConfig, operations: list[tuple[str, str, 
             world.batch(["a", "b"], states.touch_all, publish=False)
             states = _Declared(world, config)
         else:
-            moves = {"rescale": world.rescale, "save": world.save, "fold": world.fold}
+            moves = {"rescale": world.rescale, "save": world.save, "compact": world.compact}
             moves.get(what, world.new_function)()
             states = _Declared(world, config)
 

@@ -1,4 +1,4 @@
-"""What every storage must do; a new one is added to `KINDS`."""
+"""What every checkpoint storage guarantees; a new one is added to `KINDS`."""
 
 import multiprocessing
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.storage import LocalStorage, Storage
+from penstock.checkpoint.storage.file_storage import LocalStorage, Storage
 
 KINDS: dict[str, Callable[[Path], Storage]] = {"local": LocalStorage}
 
@@ -22,8 +22,7 @@ def test_a_created_file_is_read_back(storage: Storage) -> None:
     storage.create("a/b/c", b"data")
     assert storage.read("a/b/c") == b"data"
     assert storage.exists("a/b/c")
-    assert storage.size("a/b/c") == 4
-    assert storage.where("a/b/c").endswith("a/b/c")
+    assert storage.location("a/b/c").endswith("a/b/c")
 
 
 def test_creating_what_is_there_fails_and_changes_nothing(storage: Storage) -> None:
@@ -44,9 +43,8 @@ def test_replacing_writes_whether_it_is_there_or_not(storage: Storage) -> None:
 def test_what_is_not_there_is_not_there(storage: Storage) -> None:
     assert not storage.exists("a")
     assert storage.list("a") == storage.list("") == []
-    for call in (storage.read, storage.size):
-        with pytest.raises(FileNotFoundError):
-            call("a")
+    with pytest.raises(FileNotFoundError):
+        storage.read("a")
 
 
 def test_a_directory_is_no_file(storage: Storage) -> None:
@@ -54,7 +52,7 @@ def test_a_directory_is_no_file(storage: Storage) -> None:
     assert not storage.exists("d")
 
 
-def test_a_listing_is_sorted_and_holds_all_that_lies_below(storage: Storage) -> None:
+def test_a_listing_is_sorted_and_has_everything_below(storage: Storage) -> None:
     for path in ("d/b", "d/a/x", "d/.hidden", "da/c", "e"):
         storage.create(path, b"")
     assert storage.list("d") == ["d/.hidden", "d/a/x", "d/b"]

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.connectors.collect import CollectSink
+from penstock.connectors.collect_sink import CollectSink
 from penstock.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from penstock.job.report import whereabouts
+from penstock.job.reports import locality_stats
 from penstock.state.local_dir import LOCAL_DIR_VARIABLE
-from penstock.task.messages import Home
+from penstock.task.messages import SubtaskLocation
 from penstock.testing import run_inline
 
 KEYS = 37
@@ -39,7 +39,7 @@ class Order(msgspec.Struct, frozen=True):
     kill_at: int | None = None
     """The record at which the host that processes it dies."""
     wait_at: int | None = None
-    """The record that waits, behind that, until somebody opens the gate; then the job is slow."""
+    """The record after it waits until the test opens the gate; then the job is slow."""
     directory: str = ""
     """Where it says that it has died (`dead`: its host), is `waiting`, and looks for its `gate`."""
 
@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True):
     at_home: int
     moved: int
     rebuilt: int
-    homes: list[list[Home | None]]
+    homes: list[list[SubtaskLocation | None]]
     """Of the keyed step, per micro-batch."""
 
     @property
@@ -94,7 +94,7 @@ class RunningTotals(KeyedProcessFunction[int, int, tuple[int, int, int, int]]):
 
 
 def lose_power(said: Path) -> None:
-    """Kill the worker behind this task and its executor with -9, once; say which host it was."""
+    """Kill this task's worker and its executor with -9, once; write down the host."""
     try:
         with said.open("x") as file:
             file.write(os.environ[LOCAL_DIR_VARIABLE])
@@ -106,10 +106,10 @@ def lose_power(said: Path) -> None:
 
 
 def wait_for(gate: Path, seconds: float = 120.0) -> None:
-    """Hold the task until somebody has opened a gate."""
+    """Block the task until the test opens a gate."""
     end = time.monotonic() + seconds
     while not gate.exists():
-        assert time.monotonic() < end, f"nobody opened {gate}"
+        assert time.monotonic() < end, f"{gate} was not opened"
         time.sleep(0.05)
 
 
@@ -118,7 +118,7 @@ def _parent(pid: int) -> int:
 
 
 def run(order: Order, *, inline: bool = False) -> Outcome:
-    """Run a job and tell what became of it."""
+    """Run a job and return its result."""
     configuration = Configuration.from_dict(
         {
             "penstock.micro-batch.max-records": "400",
@@ -138,20 +138,20 @@ def run(order: Order, *, inline: bool = False) -> Outcome:
     keyed.sink_to(CollectSink(results.extend))
     batches: list[Any] = list(env.execute("running totals").get_micro_batches())
     mine = [b for b in batches if b.stage == max(b.stage for b in batches)]
-    where = whereabouts(mine)
+    where = locality_stats(mine)
     return Outcome(
         results=results,
         micro_batches=len(mine),
         most_tries=max(b.tries for b in batches),
-        at_home=where.at_home,
+        at_home=where.stayed,
         moved=where.moved,
         rebuilt=where.rebuilt,
-        homes=[list(b.homes) for b in mine],
+        homes=[list(b.locations) for b in mine],
     )
 
 
 def main() -> None:
-    """Serve until nobody asks any more."""
+    """Serve until the input ends."""
     # What the session and its workers print must not come between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

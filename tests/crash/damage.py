@@ -1,4 +1,4 @@
-"""Files of a job, and how they come to harm."""
+"""Damages files of a job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.checkpoint.metadata import CheckpointMetadata, files_of, in_flight_file
-from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.storage.metadata import CheckpointMetadata, files_of, in_flight_file
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.savepoint.read import verify_files
 from tests.crash.driver import job_dir, journal_of
 from tests.crash.pipeline import Variant
@@ -53,7 +53,7 @@ def _changed(path: Path) -> float:
 
 
 def located(variant: Variant, named: str) -> Path:
-    """Where a snapshot lies that the journal names."""
+    """The path of a snapshot that the journal names."""
     return job_dir(variant).path / named
 
 

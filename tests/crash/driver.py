@@ -1,4 +1,4 @@
-"""Starts the job in a process of its own, kills it, asks it for things, looks at its journal."""
+"""Starts the job in a separate process, kills it, sends it requests, and reads its journal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from penstock.checkpoint.history import CheckpointRecord, History
-from penstock.checkpoint.job_dir import JobDir
-from penstock.checkpoint.journal import Journal, JournalState
+from penstock.checkpoint.history import CheckpointStats, History
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
+from penstock.common.job_status import JobStatus
 from penstock.crash_points import CRASH_AT, CRASH_LOG
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Control, Request
-from tests.crash.forked import Forked
+from tests.crash.fork_server import Forked
 from tests.crash.pipeline import JOB, Variant
 
 ROOT = Path(__file__).parents[2]
@@ -107,11 +109,11 @@ class Driver:
             message = f"it did not end within {seconds:g} s:\n{self.words()}"
             raise AssertionError(message) from None
 
-    def wait_until(self, told: Callable[[], bool], seconds: float | None = None) -> bool:
+    def wait_until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until something is true; false if the process has ended before."""
         seconds = seconds or self._patience
         end = time.monotonic() + seconds
-        while not told():
+        while not condition():
             if self._process.poll() is not None:
                 return False
             if time.monotonic() > end:
@@ -163,7 +165,7 @@ class Driver:
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on as if nothing had been."""
+        """Let it continue."""
         self._signal(signal.SIGCONT)
 
     @property
@@ -202,7 +204,7 @@ def _command(pid: int) -> bytes:
 def started(
     variant: Variant, environment: Mapping[str, str] | None = None, *, supervised: bool = False
 ) -> Iterator[Driver]:
-    """Start the job; whatever happens, no process is left behind."""
+    """Start the job; whatever happens, no process is left."""
     driver = Driver(variant, environment, supervised=supervised)
     try:
         yield driver
@@ -231,15 +233,15 @@ def journal_of(variant: Variant) -> JournalState:
     return Journal(job_dir(variant).storage, JOB).state()
 
 
-def history_of(variant: Variant) -> list[CheckpointRecord]:
-    """What is told of the job's checkpoints, oldest first."""
+def history_of(variant: Variant) -> list[CheckpointStats]:
+    """The recorded checkpoints of the job, oldest first."""
     return History(job_dir(variant).storage).checkpoints()
 
 
 def has_ended(variant: Variant) -> bool:
-    """Whether the journal says that the job is over: then nobody must start it again."""
+    """Whether the journal says that the job has ended: then it must not be started again."""
     ended = journal_of(variant).ended
-    return ended is not None and ended.status.value in ("FINISHED", "STOPPED")
+    return ended is not None and ended.status is JobStatus.FINISHED
 
 
 def completed_checkpoints(variant: Variant) -> int:
@@ -247,26 +249,26 @@ def completed_checkpoints(variant: Variant) -> int:
     return max((c.checkpoint for c in journal_of(variant).completed), default=0)
 
 
-def ask(variant: Variant, request: Request) -> Callable[[], Answer | None]:
-    """Leave a request for the driver; the result asks for the answer."""
+def send(variant: Variant, request: Request) -> Callable[[], Answer | None]:
+    """Send a request to the driver; the result returns the answer, if there is one."""
     control = Control(job_dir(variant))
-    id_ = control.ask(request)
+    id_ = control.submit(request)
     return lambda: control.answer(id_)
 
 
 def insist(driver: Driver, variant: Variant, request: Request) -> Answer | None:
-    """Ask until it is done, or the driver has ended: return the last answer.
+    """Repeat a request until it succeeds or the driver has ended; return the last answer.
 
-    A driver that begins gives up what was asked before, and an attempt that fails takes its
+    A new driver rejects earlier requests, and an attempt that fails takes its
     savepoint with it.
     """
     answer: Answer | None = None
     while driver.is_running and (answer is None or not answer.ok):
-        told = ask(variant, request)
+        answer_of = send(variant, request)
 
-        def is_answered(told: Callable[[], Answer | None] = told) -> bool:
-            return told() is not None
+        def is_answered(answer_of: Callable[[], Answer | None] = answer_of) -> bool:
+            return answer_of() is not None
 
         driver.wait_until(is_answered)
-        answer = told()
+        answer = answer_of()
     return answer

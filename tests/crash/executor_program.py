@@ -13,7 +13,7 @@ RECORDS = 3_000
 
 
 def kill_my_executor(mark: Path) -> None:
-    """Kill the JVM behind this worker, once: the worker's parent is the daemon it forked from."""
+    """Kill the JVM of this worker, once: the worker's parent is the daemon it forked from."""
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:

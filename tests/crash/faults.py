@@ -20,13 +20,13 @@ from penstock.recovery.control import Savepoint, Stop
 from tests.crash.damage import KINDS, check_savepoints, checkpoint_files, damage, waiting_segments
 from tests.crash.driver import (
     Driver,
-    ask,
     completed_checkpoints,
     crash_at,
     has_ended,
     insist,
     job_dir,
     journal_of,
+    send,
     started,
 )
 from tests.crash.pipeline import CRASH_BEHIND, EXCHANGE, FREEZE_AT, LOSE, NO_SPACE, Variant
@@ -92,7 +92,7 @@ class CrashBehind(Fault):
         return variant
 
     def __str__(self) -> str:
-        return f"{self.second}:{self.then} behind {self.first}:{self.nth}"
+        return f"{self.second}:{self.then} after {self.first}:{self.nth}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class KillLater(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Rescale(Fault):
-    """The driver is killed, and the job goes on with another parallelism.
+    """The driver is killed, and the job resumes with another parallelism.
 
     Unless its newest checkpoint holds records that were on their way to as many subtasks as there
     were: then it says so, and names what would help.
@@ -158,7 +158,7 @@ class OtherExchange(Fault):
 
 @dataclass(frozen=True, slots=True)
 class KilledSavepoint(Fault):
-    """A savepoint is asked for, and the driver dies before, while or after it is written."""
+    """A savepoint is requested, and the driver dies before, while or after it is written."""
 
     seconds: float
     point: CrashPoint | None = None
@@ -167,7 +167,7 @@ class KilledSavepoint(Fault):
         environment = {} if self.point is None else crash_at(self.point, 1)
         with started(variant, environment) as driver:
             if driver.wait_until(lambda: _is_listening(variant)):
-                ask(variant, Savepoint())
+                send(variant, Savepoint())
                 if self.point is None:
                     time.sleep(self.seconds)
                     driver.kill()
@@ -182,7 +182,7 @@ class KilledSavepoint(Fault):
 
 @dataclass(frozen=True, slots=True)
 class StopAndRestore(Fault):
-    """The job is stopped with a savepoint, and goes on from it, perhaps in another shape."""
+    """The job is stopped with a savepoint and resumed from it, perhaps in another shape."""
 
     parallelism: int
     backend: str
@@ -216,7 +216,7 @@ class StopAndRestore(Fault):
 
 @dataclass(frozen=True, slots=True)
 class KilledStop(Fault):
-    """The job is to stop with a savepoint, and dies on the way; it goes on, or has stopped.
+    """The job is stopped with a savepoint and killed meanwhile; it resumes, or has stopped.
 
     The driver dies at the nth passing of a point from the request on.
     """
@@ -240,7 +240,7 @@ class KilledStop(Fault):
         with started(quiet, {CRASH_BEHIND: where}) as driver:
             if driver.wait_until(lambda: journal_of(variant).attempts_so_far > attempts):
                 time.sleep(0.1)
-                ask(variant, Stop(self.drain))
+                send(variant, Stop(self.drain))
             _expect(driver, driver.wait(), {0, KILLED})
         check_savepoints(variant)
         ended = journal_of(variant).ended
@@ -274,7 +274,7 @@ class Zombie(Fault):
                 first.thaw()
                 code = first.wait()
                 _expect(second, second.wait(), {0})
-            # One that froze behind the last word of the journal has nothing left to lose at.
+            # One that froze after its last journal entry has nothing left to lose.
             was_over = self.point is CrashPoint.JOB_FINISHED
             _expect(first, code, {0} if was_over else {1})
             assert was_over or "FencedError" in first.words(), first.words()
@@ -341,7 +341,7 @@ class Damage(Fault):
         return variant
 
     def __str__(self) -> str:
-        return f"damage behind {self.point}:{self.nth}"
+        return f"damage after {self.point}:{self.nth}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +429,7 @@ class KilledWorkers(Fault):
 
 
 def damage_waiting(driver: Driver, variant: Variant, kind: str, rng: random.Random) -> Path | None:
-    """Damage a file that waits behind others in a channel of a job that has a checkpoint.
+    """Damage a file that waits after others in a channel of a job that has a checkpoint.
 
     Returns which one; None if the job came to its end before there was any.
     """

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.connectors.collect import CollectSink
-from penstock.connectors.sink import (
+from penstock.connectors.collect_sink import CollectSink
+from penstock.connectors.contracts.sink import (
     PublisherContext,
     Sink,
     SinkPublisher,

@@ -1,4 +1,4 @@
-"""The input of the killed jobs and what it makes: plain Python, for the job and its judge alike.
+"""The input of the killed jobs and its results, in plain Python for the job and its verifier.
 
 An event is a number. The fast source gives 0, 1, 2, …; the slow one those from a million on. Where
 the two are joined, those of the fast source are orders, and those of the slow one pay for them.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 KEYS = 13
 BUCKETS = 4
 SLOW = 1_000_000
-NOBODY = -1
+NO_PARTNER = -1
 WAITING = 5
 """How many events of a key wait for a partner: a sixth sends the oldest one home."""
 
@@ -63,7 +63,7 @@ def totals(events: Iterable[int]) -> Iterable[tuple[int, int, int]]:
     total = 0
     for n, event in enumerate(events, start=1):
         total += value_of(event)
-        yield n, total, NOBODY
+        yield n, total, NO_PARTNER
 
 
 def joined(events: Iterable[int]) -> Iterable[tuple[int, int, int]]:
@@ -72,7 +72,7 @@ def joined(events: Iterable[int]) -> Iterable[tuple[int, int, int]]:
     for n, event in enumerate(events, start=1):
         is_payment = event >= SLOW
         balance += -value_of(event) if is_payment else value_of(event)
-        partner = NOBODY
+        partner = NO_PARTNER
         if waiting[not is_payment]:
             partner = waiting[not is_payment].pop(0)
         else:

@@ -1,7 +1,7 @@
-"""The job that is killed: `python -m tests.crash.pipeline VARIANT.json` starts it or goes on.
+"""The job that is killed: `python -m tests.crash.pipeline VARIANT.json` starts or resumes it.
 
 Two sources of different pace → keyed counts and totals, of their union or of pairs of the two → a
-second keyed step with list state → a step with operator state → files. Whoever starts it again
+second keyed step with list state → a step with operator state → files. Starting it again
 after a kill says nothing new.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from penstock.common import Configuration, Encoder, Row, Types, WatermarkStrategy
-from penstock.common.checkpoint_options import CHECKPOINT_HISTORY
+from penstock.common.config.checkpoint_options import CHECKPOINT_HISTORY
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
@@ -30,13 +30,13 @@ from penstock.datastream.connectors.file_system import (
 )
 from penstock.datastream.formats.parquet import ParquetBulkWriters
 from penstock.errors import PenstockError
-from penstock.job.recording import Recording
+from penstock.job.input.in_flight_data_collector import InFlightDataCollector
 from penstock.job.submitter import MicroBatchLostError
 from penstock.testing import Burst, CrashPoint, Idle, Pause, ScriptedFailures, arm, run_inline
 from penstock.testing.inline import InlineSubmitter
-from tests.crash.broken import break_as_told
+from tests.crash.broken_engines import break_as_told
 from tests.crash.ledger_input import SLOW, bucket_of, key_of
-from tests.crash.steps import (
+from tests.crash.pipeline_steps import (
     COUNTED,
     PLACED,
     STAMPED,
@@ -56,7 +56,7 @@ NO_SPACE = "PENSTOCK_TEST_NO_SPACE"
 With `where` only those of os.fsync count whose file has that in its path.
 """
 FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
-"""`point:nth`: where the process stops and waits for somebody to let it go on."""
+"""`point:nth`: where the process stops and waits until the test lets it continue."""
 CRASH_BEHIND = "PENSTOCK_TEST_CRASH_BEHIND"
 """`point:nth point:nth`: the process dies at the second one, counted from the first one on."""
 
@@ -90,9 +90,9 @@ class Variant(msgspec.Struct, frozen=True):
     restore: str | None = None
     max_batch: int = 60
     pause_ms: int = 12
-    """How long a source waits behind each burst: 30 records of the fast one, 3 of the slow one."""
+    """How long a source waits after each burst: 30 records of the fast one, 3 of the slow one."""
     stays: bool = False
-    """Whether its sources stay open behind their last record: it ends only when it is told to."""
+    """Whether its sources stay open after their last record: it ends only on request."""
     lag_ms: int = 0
     """How long the slow source takes to read, so that its barriers come late."""
     joins: bool = False
@@ -100,7 +100,7 @@ class Variant(msgspec.Struct, frozen=True):
     think_ms: float = 0
     """How long the first keyed step takes for a record, so that its inputs pile up."""
     gated: bool = False
-    """Whether it waits before the first, until somebody opens its gate."""
+    """Whether it waits before the first until the test opens its gate."""
     unaligned: bool = False
     aligned_timeout_ms: int = 0
     spark: bool = False
@@ -294,7 +294,7 @@ def fill_the_disk(script: str) -> None:
 
 
 def lose_micro_batches(script: str) -> None:
-    """Let some micro-batches be lost behind all their work, from now on and in this process."""
+    """Make some micro-batches of this process fail after all their work."""
     lost, runs, run = set(map(int, script.split(","))), itertools.count(1), InlineSubmitter.run
 
     def lossy(self: InlineSubmitter, instructions: Any, path: Path) -> Any:
@@ -308,18 +308,18 @@ def lose_micro_batches(script: str) -> None:
 
 
 def die_with_records_in_flight(point: CrashPoint) -> None:
-    """Die at a point behind a checkpoint that holds a backlog of two inputs."""
-    settle, done = Recording.settle, CrashPoint.COORDINATOR_COMPLETED
+    """Die at a point after a checkpoint that holds a backlog of two inputs."""
+    settle, done = InFlightDataCollector.finish_if_complete, CrashPoint.COORDINATOR_COMPLETED
 
-    def settled(self: Recording) -> bool:
+    def settled(self: InFlightDataCollector) -> bool:
         is_settled = settle(self)
         inputs = list(self.wait().values()) if is_settled else []
         if len(inputs) > 1 and any(len(overtaken.entries) > 1 for overtaken in inputs):
             arm(done) if point is done else arm(done, 1, lambda: arm(point))
-            Recording.settle = settle  # type: ignore[method-assign]
+            InFlightDataCollector.finish_if_complete = settle  # type: ignore[method-assign]
         return is_settled
 
-    Recording.settle = settled  # type: ignore[method-assign]
+    InFlightDataCollector.finish_if_complete = settled  # type: ignore[method-assign]
 
 
 def main(path: Path) -> int:

@@ -23,11 +23,11 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.history import History
-from penstock.testing import Verdict
+from penstock.testing import VerificationResult
 from penstock.testing.scripted_failures import ScriptedError
 from tests.crash.driver import has_ended, job_dir, journal_of
 from tests.crash.faults import Fault, Nothing
-from tests.crash.judge import judge, read_results
+from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import EXCHANGE, Variant
 from tests.crash.schedule_parts import Family
 
@@ -73,7 +73,7 @@ class Outcome:
     schedule: Schedule
     seconds: float
     attempts: int = 0
-    verdict: Verdict | None = None
+    verdict: VerificationResult | None = None
     failure: str | None = None
     causes: tuple[str, ...] = ()
     """Why attempts began that followed others in the same process."""
@@ -103,7 +103,7 @@ class Outcome:
 
 
 def play(schedule: Schedule, directory: Path) -> Outcome:
-    """Run the job through its faults and to its end, then judge what it has written."""
+    """Run the job through its faults and to its end, then verify its output."""
     began = time.monotonic()
     variant = msgspec.structs.replace(schedule.variant, directory=str(directory))
     attempts = 0
@@ -128,24 +128,24 @@ def play(schedule: Schedule, directory: Path) -> Outcome:
 
 
 def _causes(variant: Variant) -> Iterator[str]:
-    """What attempts failed of that no script told to fail."""
+    """The unscripted failures of attempts."""
     for failed in History(job_dir(variant).storage).exceptions():
         if ScriptedError.__name__ not in failed.message:
             yield failed.message.splitlines()[0][:200]
 
 
 def _is_over(variant: Variant) -> bool:
-    """Whether the job has come to its end, and not to a savepoint it shall go on from."""
+    """Whether the job has ended, and not with a savepoint from which it resumes."""
     ended = journal_of(variant).ended
-    return has_ended(variant) and not (
-        ended is not None and ended.status.value == "STOPPED" and variant.restore == ended.savepoint
-    )
+    if ended is not None and ended.savepoint is not None and variant.restore == ended.savepoint:
+        return False
+    return has_ended(variant)
 
 
-def verdict_of(variant: Variant) -> Verdict:
-    """Judge what a variant of the job has written."""
+def verdict_of(variant: Variant) -> VerificationResult:
+    """Verify the output of a variant of the job."""
     results = read_results(variant.output)
-    return judge(variant.fast, variant.slow, results, joins=variant.joins)
+    return verify_output(variant.fast, variant.slow, results, joins=variant.joins)
 
 
 def main(arguments: list[str]) -> int:

@@ -72,8 +72,8 @@ class Cluster:
     def registered(self, host: str) -> int:
         """How many executors of a host have come to their drivers so far, dead ones too."""
         logs = (self.directory / host / "work").glob("*/*/stderr")
-        told = (log.read_text(errors="replace") for log in logs)
-        return sum("Successfully registered with driver" in text for text in told)
+        texts = (log.read_text(errors="replace") for log in logs)
+        return sum("Successfully registered with driver" in text for text in texts)
 
     def close(self) -> None:
         """Kill all of it."""
@@ -106,7 +106,7 @@ class Cluster:
 def standalone_cluster(
     directory: Path, cores: int = 2, hosts: Sequence[str] = ("127.0.0.1",)
 ) -> Iterator[Cluster]:
-    """Start a cluster with a worker on each address; nothing of it is left behind."""
+    """Start a cluster with a worker on each address, and end all of it afterwards."""
     directory.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(directory, cores)
     try:

@@ -1,4 +1,4 @@
-"""A job behind a streaming query with state of Spark's own; the test beside it kills it."""
+"""A job after a streaming query with Spark state; the test next to it kills it."""
 
 from __future__ import annotations
 

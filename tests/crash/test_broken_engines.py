@@ -1,4 +1,4 @@
-"""The judge can fail: an engine that breaks one rule of the protocol is found out."""
+"""The verifier finds an engine that breaks one rule of the protocol."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from penstock.crash_points import CrashPoint
-from penstock.testing import Verdict
-from tests.crash.broken import (
+from penstock.testing import VerificationResult
+from tests.crash.broken_engines import (
     BREAK,
     BROKEN,
     BROKEN_BARRIERS,
@@ -53,16 +53,18 @@ def late_in(directory: Path) -> Variant:
     )
 
 
-def verdict_with(rule: str, variant: Variant, point: CrashPoint | None, nth: int = 4) -> Verdict:
-    """Let a broken engine die and come back, and judge it."""
+def verdict_with(
+    rule: str, variant: Variant, point: CrashPoint | None, nth: int = 4
+) -> VerificationResult:
+    """Let a broken engine die and recover, and verify its output."""
     dies = {} if point is None else crash_at(point, nth)
     with started(variant, {BREAK: rule, **dies}) as driver:
         assert driver.wait() == -9, driver.words()
     return verdict_behind_its_death(variant, None if point is None else rule)
 
 
-def verdict_behind_its_death(variant: Variant, rule: str | None) -> Verdict:
-    """Let it come back, perhaps with an engine that is broken, and judge it."""
+def verdict_behind_its_death(variant: Variant, rule: str | None) -> VerificationResult:
+    """Let it recover, perhaps with a broken engine, and verify its output."""
     for _ in range(3):
         if not has_ended(variant):
             with started(variant, {} if rule is None else {BREAK: rule}) as driver:
@@ -82,7 +84,7 @@ def test_a_broken_rule_is_noticed(tmp_path: Path, rule: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "harm"), list(zip(BROKEN_BARRIERS, ["lost", "duplicated"], strict=True))
 )
-def test_a_broken_rule_of_overtaking_barriers_is_noticed(
+def test_a_broken_rule_of_unaligned_barriers_is_noticed(
     tmp_path: Path, rule: str, harm: str
 ) -> None:
     verdict = verdict_with(rule, late_in(tmp_path), None)
@@ -92,7 +94,7 @@ def test_a_broken_rule_of_overtaking_barriers_is_noticed(
 @pytest.mark.parametrize(
     ("rule", "harm"), list(zip(BROKEN_RESTORES, ["lost", "out_of_order"], strict=True))
 )
-def test_records_in_flight_given_back_wrongly_are_noticed(
+def test_wrongly_restored_in_flight_records_are_noticed(
     tmp_path: Path, rule: str, harm: str
 ) -> None:
     variant = late_in(tmp_path)
@@ -102,13 +104,13 @@ def test_records_in_flight_given_back_wrongly_are_noticed(
     assert getattr(verdict, harm), f"{rule} was not noticed: {verdict}"
 
 
-def test_what_at_least_once_may_not_do_either_is_noticed(tmp_path: Path) -> None:
+def test_violations_of_at_least_once_are_noticed(tmp_path: Path) -> None:
     variant = msgspec.structs.replace(late_in(tmp_path), unaligned=False, mode="AT_LEAST_ONCE")
     verdict = verdict_with("no_rewind", variant, CrashPoint.SINK_COMMITS_DONE, 3)
     assert not verdict.is_at_least_once, verdict
 
 
-def test_a_whole_engine_is_not_blamed(tmp_path: Path) -> None:
+def test_a_correct_engine_passes(tmp_path: Path) -> None:
     variant = variant_in(tmp_path)
     with started(variant, crash_at(CrashPoint.SINK_COMMITS_DONE, 2)) as driver:
         assert driver.wait() == -9, driver.words()

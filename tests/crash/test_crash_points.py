@@ -1,4 +1,4 @@
-"""The driver dies with -9 at every crash point there is, and the job goes on as if it had not."""
+"""The driver is killed with -9 at every crash point, and the output of the job stays exact."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def faults_at(point: CrashPoint) -> tuple[Fault, ...]:
     if point is CrashPoint.SAVEPOINT_WRITTEN:
         return (KilledSavepoint(0.0, point),)
     if point.startswith("recovery"):
-        # Behind a completed checkpoint there is something to recover, and then again.
+        # After a completed checkpoint there is something to recover, and then again.
         return (CrashAt(CrashPoint.COORDINATOR_COMPLETED, 2), CrashAt(point), CrashAt(point))
     return (CrashAt(point, 1 if point in ONLY_ONCE else SECOND.get(point, 2)),)
 
@@ -48,7 +48,7 @@ def faults_at(point: CrashPoint) -> tuple[Fault, ...]:
 def killed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[CrashPoint, Future[tuple[Variant, Outcome]]]]:
-    """The jobs of all tests that were asked for, two at a time: they mostly wait."""
+    """Runs the jobs of all selected tests, two at a time: they mostly wait."""
     items = [i for i in request.session.items if isinstance(i, pytest.Function)]
     points: list[CrashPoint] = [
         cast(CrashPoint, i.callspec.params["point"]) for i in items if i.module is request.module
@@ -75,7 +75,7 @@ def killed(
 
 
 @pytest.mark.parametrize("point", CrashPoint)
-def test_a_driver_killed_here_leaves_no_trace(
+def test_a_driver_killed_at_a_crash_point_keeps_the_output_exact(
     killed: dict[CrashPoint, Future[tuple[Variant, Outcome]]], point: CrashPoint
 ) -> None:
     variant, outcome = killed[point].result()

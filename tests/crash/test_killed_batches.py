@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Configuration, Types, WatermarkStrategy
-from penstock.connectors.collect import CollectSink
+from penstock.connectors.collect_sink import CollectSink
 from penstock.datastream import KeyedBatchFunction, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.state import ValueStateDescriptor
@@ -36,8 +36,8 @@ class BatchLedger(KeyedBatchFunction):
     def process_batch(
         self, batch: pa.RecordBatch, ctx: KeyedBatchFunction.Context
     ) -> Iterable[pa.RecordBatch]:
-        keys, held = ctx.keys.values(), self._sums.get_many(ctx.keys).to_pylist()
-        sums = [(0, 0) if one is None else (one["f0"], one["f1"]) for one in held]
+        keys, stored = ctx.keys.values(), self._sums.get_many(ctx.keys).to_pylist()
+        sums = [(0, 0) if one is None else (one["f0"], one["f1"]) for one in stored]
         numbers, lines = batch.column("value").to_pylist(), []
         for place, _ in zip(ctx.keys.index.to_pylist(), numbers, strict=True):
             (before, count), draw = sums[place], random.SystemRandom().randrange(1 << 40)
@@ -54,7 +54,7 @@ class BatchLedger(KeyedBatchFunction):
             self._fuse.blow()
 
 
-def test_a_worker_killed_behind_its_batch_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_worker_killed_after_its_batch_keeps_the_output_exact(tmp_path: Path) -> None:
     fuse = Fuse(tmp_path, times=2)
     configuration = Configuration.from_dict({"penstock.micro-batch.max-records": "400"})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

@@ -1,4 +1,4 @@
-"""The killed job on a real Spark: its driver dies twice, a worker once, and it goes on."""
+"""The killed job on a real Spark: its driver dies twice and a worker once, and it resumes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.driver import Driver, completed_checkpoints, journal_of, started
-from tests.crash.judge import judge, read_results
+from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import Variant
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -39,12 +39,12 @@ def wait_for_checkpoints(driver: Driver, variant: Variant, number: int) -> None:
     assert reached, f"it ended early:\n{driver.words()}"
 
 
-def test_a_driver_killed_twice_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_driver_killed_twice_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     variant, rng = on_spark(tmp_path), random.Random()
     with started(variant) as driver:
         wait_for_checkpoints(driver, variant, 2)
         time.sleep(rng.uniform(0.0, 1.0))
-        # Alone: its JVM and the tasks in it live on for a moment, and find nobody.
+        # Only the driver: its JVM and tasks live on for a moment without it.
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
         with started(variant) as second:
@@ -53,12 +53,12 @@ def test_a_driver_killed_twice_loses_and_doubles_nothing(tmp_path: Path) -> None
             assert second.kill() == -9, second.words()
     with started(variant) as last:
         assert last.wait(180) == 0, last.words()
-    verdict = judge(variant.fast, variant.slow, read_results(variant.output))
+    verdict = verify_output(variant.fast, variant.slow, read_results(variant.output))
     assert verdict.is_exactly_once, verdict
     assert journal_of(variant).attempts_so_far >= 3
 
 
-def test_killed_workers_cost_a_try_and_no_attempt(tmp_path: Path) -> None:
+def test_killed_workers_cost_a_try_but_not_an_attempt(tmp_path: Path) -> None:
     variant = on_spark(tmp_path)
     with started(variant) as driver:
         wait_for_checkpoints(driver, variant, 1)
@@ -72,5 +72,5 @@ def test_killed_workers_cost_a_try_and_no_attempt(tmp_path: Path) -> None:
         assert driver.wait(180) == 0, driver.words()
     assert killed, "there was no worker to kill"
     assert journal_of(variant).attempts_so_far == 1
-    verdict = judge(variant.fast, variant.slow, read_results(variant.output))
+    verdict = verify_output(variant.fast, variant.slow, read_results(variant.output))
     assert verdict.is_exactly_once, verdict

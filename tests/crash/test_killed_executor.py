@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_killed_executor_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_killed_executor_keeps_the_output_exact(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "tests.crash.executor_program", str(tmp_path / "killed")]
     run = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert run.returncode == 0, run.stderr[-3000:]

@@ -46,7 +46,7 @@ def column(database: Path, name: str, table: str) -> list[str]:
     return []
 
 
-def test_each_order_shows_once_though_the_driver_is_killed_again_and_again(tmp_path: Path) -> None:
+def test_each_order_is_written_once_even_if_the_driver_is_killed_repeatedly(tmp_path: Path) -> None:
     chance = random.Random(5)
     example = Path(__file__).parents[2] / "examples" / "own_sink.py"
     database = tmp_path / "orders.db"
@@ -54,7 +54,7 @@ def test_each_order_shows_once_though_the_driver_is_killed_again_and_again(tmp_p
     ended = False
     while not ended:
         before = len(column(database, "name", "ledger"))
-        # Its input must not end before it was killed as often as it shall be.
+        # Its input must not end before it was killed as often as planned.
         pace = "100" if killed < KILLS else "2000"
         with (tmp_path / "log").open("a") as log:
             driver = subprocess.Popen(

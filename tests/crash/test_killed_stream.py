@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.job_dir import JobDir
-from penstock.checkpoint.journal import Journal, JournalState
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.ids import JobKey
 from penstock.testing import read_lines
 from tests.crash.driver import Driver
@@ -49,7 +50,7 @@ def is_beyond(variant: Variant, rows: int) -> bool:
     return rows_in_checkpoints(variant) > rows
 
 
-def test_a_query_with_state_loses_and_doubles_nothing_though_its_driver_is_killed(
+def test_a_stateful_query_is_exactly_once_even_if_its_driver_is_killed(
     tmp_path: Path,
 ) -> None:
     variant, rng = Variant(str(tmp_path)), random.Random()

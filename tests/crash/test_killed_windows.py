@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import read_lines
-from tests.crash.killing import (
+from tests.crash.job_shape import Shape
+from tests.crash.windows_driver import (
     checkpoints,
     finish,
     has_reached,
@@ -22,14 +23,13 @@ from tests.crash.killing import (
     kill_at_points,
     started,
 )
-from tests.crash.shaped import Shape
-from tests.crash.timely import PARTS, faults
+from tests.crash.windows_program import PARTS, faults
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_windows_of_a_driver_killed_again_and_again_are_exact(tmp_path: Path, backend: str) -> None:
+def test_windows_of_a_repeatedly_killed_driver_are_exact(tmp_path: Path, backend: str) -> None:
     shape = Shape(str(tmp_path), ("windows",), records=600, per_second=120, backend=backend)
     kill_anywhere(shape, random.Random(7), kills=3)
     assert faults(shape, read_lines(shape.output)) == []
@@ -39,7 +39,7 @@ def test_windows_of_a_driver_killed_again_and_again_are_exact(tmp_path: Path, ba
 @pytest.mark.parametrize(
     ("part", "seed"), [("timers", 7), ("timers", 12), ("rules", 10), ("rules", 12)]
 )
-def test_timers_and_rules_of_a_driver_killed_at_points_are_exact(
+def test_timers_and_rules_of_a_driver_killed_at_crash_points_are_exact(
     tmp_path: Path, part: str, seed: int
 ) -> None:
     backend = "rocksdb" if seed % 2 else "hashmap"
@@ -49,7 +49,7 @@ def test_timers_and_rules_of_a_driver_killed_at_points_are_exact(
     assert journal_of(shape).attempts_so_far >= 2
 
 
-def test_the_judge_finds_what_is_lost_and_what_is_doubled(tmp_path: Path) -> None:
+def test_the_verifier_finds_lost_and_duplicated_results(tmp_path: Path) -> None:
     shape = Shape(str(tmp_path), tuple(PARTS), records=60, per_second=10_000)
     finish(shape)
     lines = read_lines(shape.output)
@@ -62,7 +62,7 @@ def test_the_judge_finds_what_is_lost_and_what_is_doubled(tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
-def test_all_are_exact_on_spark_though_a_worker_and_the_driver_die(tmp_path: Path) -> None:
+def test_all_are_exact_on_spark_even_if_a_worker_and_the_driver_die(tmp_path: Path) -> None:
     shape = Shape(
         str(tmp_path), tuple(PARTS), records=900, per_second=30, spark=True, interval_ms=400
     )

@@ -15,7 +15,9 @@ RECORDS = 2_000
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "memory"])
-def test_a_worker_killed_before_staging_leaves_no_trace(tmp_path: Path, backend: str) -> None:
+def test_a_worker_killed_before_staging_keeps_the_output_exact(
+    tmp_path: Path, backend: str
+) -> None:
     fuse = Fuse(tmp_path, times=2)
 
     def on_record(n: int) -> None:
@@ -29,14 +31,14 @@ def test_a_worker_killed_before_staging_leaves_no_trace(tmp_path: Path, backend:
     assert_one_execution(lines, counters, RECORDS)
 
 
-def test_a_worker_killed_after_staging_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_worker_killed_after_staging_keeps_the_output_exact(tmp_path: Path) -> None:
     fuse = Fuse(tmp_path, times=2)
     lines, counters, _ = run_ledger(RECORDS, sink_fuse=fuse)
     assert fuse.blown() == 2
     assert_one_execution(lines, counters, RECORDS)
 
 
-def test_a_worker_killed_while_it_writes_its_segments_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_worker_killed_while_writing_segments_keeps_the_output_exact(tmp_path: Path) -> None:
     fuse = Fuse(tmp_path, times=2)
 
     def key(n: int) -> int:
@@ -51,7 +53,9 @@ def test_a_worker_killed_while_it_writes_its_segments_leaves_no_trace(tmp_path: 
 
 
 @pytest.mark.parametrize("milliseconds", [1, 3, 5, 8, 13, 21])
-def test_a_worker_killed_at_any_moment_leaves_no_trace(tmp_path: Path, milliseconds: int) -> None:
+def test_a_worker_killed_at_any_time_keeps_the_output_exact(
+    tmp_path: Path, milliseconds: int
+) -> None:
     fuse = Fuse(tmp_path, times=2)
     hook = delayed_kill(fuse, milliseconds / 1000)
     lines, counters, _ = run_ledger(RECORDS, on_record=hook)
@@ -71,7 +75,7 @@ def test_a_micro_batch_whose_task_fails_too_often_runs_again_as_a_whole(tmp_path
     assert_one_execution(lines, counters, RECORDS)
 
 
-def test_a_micro_batch_that_always_dies_fails_the_job_and_says_so(tmp_path: Path) -> None:
+def test_a_micro_batch_that_always_fails_fails_the_job_with_its_cause(tmp_path: Path) -> None:
     fuse = Fuse(tmp_path, times=1_000)
 
     def on_record(n: int) -> None:

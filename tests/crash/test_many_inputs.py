@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.checkpoint.failures import AbortReason
-from penstock.checkpoint.history import CheckpointRecord, RecordStatus
-from penstock.checkpoint.story import StoryEvent
+from penstock.checkpoint.coordinator.failure_manager import CheckpointFailureReason
+from penstock.checkpoint.event_log import CheckpointEvent
+from penstock.checkpoint.history import CheckpointStats, CheckpointStatus
 from penstock.crash_points import CrashPoint
 from tests.crash.damage import damage, in_flight_files, records_in_flight
 from tests.crash.driver import history_of, journal_of, started
@@ -57,7 +57,7 @@ def through(directory: Path, *faults: Fault, **changes: object) -> Outcome:
 
 
 def killed_with_records_in_flight(variant: Variant, point: CrashPoint) -> str:
-    """Kill the job behind a checkpoint that holds records in flight; return where that is."""
+    """Kill the job after a checkpoint with in-flight records; return its path."""
     with started(variant, {DIE_IN_FLIGHT: point}) as driver:
         assert driver.wait() == -9, driver.words()
     newest = journal_of(variant).restorable[-1].path
@@ -65,7 +65,7 @@ def killed_with_records_in_flight(variant: Variant, point: CrashPoint) -> str:
     return newest
 
 
-def test_schedules_of_faults_leave_no_trace() -> None:
+def test_schedules_of_faults_keep_the_output_exact() -> None:
     seeds = [3, 4, 12, 51]
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(partial(play_in_a_new_place, family=Family.JOINED), seeds))
@@ -75,29 +75,29 @@ def test_schedules_of_faults_leave_no_trace() -> None:
 # -- one stage, and all of them -----------------------------------------------------------------
 
 
-def test_micro_batches_that_are_lost_run_again_with_the_records_they_had(tmp_path: Path) -> None:
+def test_lost_micro_batches_run_again_with_the_same_records(tmp_path: Path) -> None:
     outcome = through(tmp_path, LostMicroBatches((4, 11, 12, 30)))
     assert outcome.is_good, outcome
     assert outcome.attempts == 1
 
 
-def test_one_stage_that_fails_takes_all_of_them_back(tmp_path: Path) -> None:
+def test_one_failed_stage_restores_all_stages(tmp_path: Path) -> None:
     outcome = through(tmp_path, failures=(90, 200, 450))
     assert outcome.is_good, outcome
     assert outcome.attempts == 4
 
 
-def test_a_supervisor_brings_back_what_was_in_flight(tmp_path: Path) -> None:
+def test_a_supervised_restart_restores_in_flight_records(tmp_path: Path) -> None:
     outcome = through(tmp_path, Supervised((0.3, 0.2)), think_ms=3, fast=900, slow=54)
     assert outcome.is_good, outcome
     assert outcome.attempts == 3
 
 
-# -- segments that come to harm -----------------------------------------------------------------
+# -- damaged segments ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["truncated", "flipped"])
-def test_a_damaged_segment_is_named_and_made_good(tmp_path: Path, kind: str) -> None:
+def test_a_damaged_segment_is_named_and_the_job_recovers(tmp_path: Path, kind: str) -> None:
     variant = msgspec.structs.replace(piling_up(tmp_path), fast=1500, slow=90)
     with started(variant) as driver:
         path = damage_waiting(driver, variant, kind, random.Random(kind))
@@ -109,17 +109,17 @@ def test_a_damaged_segment_is_named_and_made_good(tmp_path: Path, kind: str) -> 
     assert verdict.is_exactly_once, verdict
 
 
-def test_a_segment_that_came_out_of_a_checkpoint_comes_out_of_it_again(tmp_path: Path) -> None:
+def test_a_restored_segment_is_restored_again(tmp_path: Path) -> None:
     variant = piling_up(tmp_path)
     newest = killed_with_records_in_flight(variant, CrashPoint.COORDINATOR_COMPLETED)
-    held = [path for path in in_flight_files(variant, newest) if "join" in path.parts]
+    stored = [path for path in in_flight_files(variant, newest) if "join" in path.parts]
     gated = msgspec.structs.replace(variant, gated=True)
     with started(gated) as driver:
 
         def brought_back() -> list[Path]:
             return list(variant.work.glob("*/a2/channels/*/restored-*.arrow"))
 
-        assert driver.wait_until(lambda: len(brought_back()) >= len(held)), driver.words()
+        assert driver.wait_until(lambda: len(brought_back()) >= len(stored)), driver.words()
         path = max(brought_back(), key=lambda path: len(list(path.parent.iterdir())))
         damage(path, "flipped", random.Random(0))
         variant.gate.touch()
@@ -129,7 +129,7 @@ def test_a_segment_that_came_out_of_a_checkpoint_comes_out_of_it_again(tmp_path:
     assert verdict.is_exactly_once, verdict
 
 
-def test_records_in_flight_that_are_damaged_lead_back_if_nobody_has_committed(
+def test_damaged_in_flight_records_fall_back_if_nothing_was_committed(
     tmp_path: Path,
 ) -> None:
     variant = msgspec.structs.replace(piling_up(tmp_path), retained=2)
@@ -144,7 +144,7 @@ def test_records_in_flight_that_are_damaged_lead_back_if_nobody_has_committed(
     assert verdict.is_exactly_once, verdict
 
 
-def test_records_in_flight_that_are_damaged_are_never_skipped(tmp_path: Path) -> None:
+def test_damaged_in_flight_records_are_never_skipped(tmp_path: Path) -> None:
     variant = msgspec.structs.replace(piling_up(tmp_path), retained=2)
     newest = killed_with_records_in_flight(variant, CrashPoint.SINK_COMMITS_DONE)
     path = in_flight_files(variant, newest)[0]
@@ -162,7 +162,7 @@ def test_records_in_flight_that_are_damaged_are_never_skipped(tmp_path: Path) ->
 # -- another shape ------------------------------------------------------------------------------
 
 
-def test_records_in_flight_keep_a_job_in_its_shape_until_it_takes_a_savepoint(
+def test_in_flight_records_prevent_rescaling_until_a_savepoint(
     tmp_path: Path,
 ) -> None:
     variant = piling_up(tmp_path)
@@ -179,22 +179,24 @@ def test_records_in_flight_keep_a_job_in_its_shape_until_it_takes_a_savepoint(
 # -- checkpoints that fail ----------------------------------------------------------------------
 
 
-def test_barriers_of_checkpoints_that_ran_out_of_time_do_no_harm(tmp_path: Path) -> None:
+def test_barriers_of_expired_checkpoints_are_ignored(tmp_path: Path) -> None:
     # Payments take longer than a checkpoint may, so that most end while they are recorded.
     changes: dict[str, object] = {"lag_ms": 400, "slow": 12}
     changes["settings"] = {TIMEOUT: "200 ms", TOLERABLE: "1000"}
     outcome = through(tmp_path, CrashAt(CrashPoint.COORDINATOR_COMPLETED), **changes)
     assert outcome.is_good, outcome
     expired = [c for c in history_of(piling_up(tmp_path)) if is_expired(c)]
-    overtaken = [line for c in expired for line in c.story if line.event is StoryEvent.OVERTAKEN]
+    overtaken = [
+        line for c in expired for line in c.events if line.event is CheckpointEvent.OVERTAKEN
+    ]
     assert overtaken, "no barrier of them had overtaken anything"
 
 
-def is_expired(record: CheckpointRecord) -> bool:
-    return (record.failure or "").startswith(AbortReason.EXPIRED.value)
+def is_expired(record: CheckpointStats) -> bool:
+    return (record.failure or "").startswith(CheckpointFailureReason.EXPIRED.value)
 
 
-def test_checkpoints_that_run_out_of_time_are_tolerated_as_often_as_is_set(tmp_path: Path) -> None:
+def test_expired_checkpoints_are_tolerated_as_often_as_configured(tmp_path: Path) -> None:
     hopeless = msgspec.structs.replace(
         piling_up(tmp_path),
         lag_ms=300,
@@ -210,11 +212,13 @@ def test_checkpoints_that_run_out_of_time_are_tolerated_as_often_as_is_set(tmp_p
     assert outcome.is_good, outcome
 
 
-def test_a_checkpoint_that_cannot_keep_what_was_in_flight_fails_alone(tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_store_in_flight_data_does_not_fail_the_job(
+    tmp_path: Path,
+) -> None:
     full = DiskFull("fsync", 1, 2, where="in-flight")
     outcome = through(tmp_path, full, settings={TOLERABLE: "100"})
     assert outcome.is_good, outcome
     assert outcome.attempts == 1
-    told = history_of(piling_up(tmp_path))
-    assert any("No space left on device" in (c.failure or "") for c in told)
-    assert any(c.in_flight_bytes for c in told if c.status is RecordStatus.COMPLETED)
+    records = history_of(piling_up(tmp_path))
+    assert any("No space left on device" in (c.failure or "") for c in records)
+    assert any(c.in_flight_bytes for c in records if c.status is CheckpointStatus.COMPLETED)

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.checkpoint.history import CheckpointRecord, RecordStatus
+from penstock.checkpoint.history import CheckpointStats, CheckpointStatus
 from penstock.recovery.control import Checkpoint
 from tests.crash.damage import records_in_flight, waiting_segments
-from tests.crash.driver import Driver, ask, history_of, journal_of, started
+from tests.crash.driver import Driver, history_of, journal_of, send, started
 from tests.crash.faults import KilledWorkers, StopAndRestore
 from tests.crash.pipeline import Variant
 from tests.crash.schedules import Schedule, play, verdict_of
@@ -38,24 +38,24 @@ def backlogged(directory: Path) -> Variant:
     )
 
 
-def checkpoint_over_a_backlog(driver: Driver, variant: Variant) -> CheckpointRecord:
-    """Ask for a checkpoint once enough waits; return what is told of it."""
+def checkpoint_over_a_backlog(driver: Driver, variant: Variant) -> CheckpointStats:
+    """Trigger a checkpoint once enough records wait; return its statistics."""
     variant.gate.unlink(missing_ok=True)
     assert driver.wait_until(lambda: len(waiting_segments(variant)) >= DEEP), driver.words()
     oldest, before = waiting_segments(variant)[0], len(completed(variant))
     variant.gate.touch()
     # The first micro-batch of a process takes longer than others, whatever passes.
     assert driver.wait_until(lambda: not oldest.exists()), driver.words()
-    ask(variant, Checkpoint())
+    send(variant, Checkpoint())
     assert driver.wait_until(lambda: len(completed(variant)) > before), driver.words()
     return completed(variant)[-1]
 
 
-def completed(variant: Variant) -> list[CheckpointRecord]:
-    return [c for c in history_of(variant) if c.status is RecordStatus.COMPLETED]
+def completed(variant: Variant) -> list[CheckpointStats]:
+    return [c for c in history_of(variant) if c.status is CheckpointStatus.COMPLETED]
 
 
-def test_barriers_overtake_a_deep_backlog_and_a_killed_driver_loses_nothing_of_it(
+def test_barriers_overtake_a_backlog_that_survives_a_killed_driver(
     tmp_path: Path,
 ) -> None:
     variant = backlogged(tmp_path)
@@ -77,7 +77,7 @@ def test_barriers_overtake_a_deep_backlog_and_a_killed_driver_loses_nothing_of_i
     assert verdict.is_exactly_once, verdict
 
 
-def test_a_savepoint_of_two_joined_sources_goes_on_with_more_subtasks(tmp_path: Path) -> None:
+def test_a_savepoint_of_two_joined_sources_resumes_with_more_subtasks(tmp_path: Path) -> None:
     variant = Variant(
         str(tmp_path),
         spark=True,

@@ -46,7 +46,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest) -> Iterator[dict[int, Future[tuple[Outcome, Path]]]]:
-    """The seeds that were asked for, beside each other and with servers of their own."""
+    """Runs the selected seeds in parallel, each with its own servers."""
     made_or_skipped(KafkaFiles.in_cache().required)
     made_or_skipped(postgres_binaries)
     items = [i for i in request.session.items if isinstance(i, pytest.Function)]
@@ -63,7 +63,7 @@ def played(request: pytest.FixtureRequest) -> Iterator[dict[int, Future[tuple[Ou
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [7, 26])
-def test_orders_come_through_whatever_dies(
+def test_orders_are_exact_whatever_dies(
     played: dict[int, Future[tuple[Outcome, Path]]], seed: int
 ) -> None:
     outcome, directory = played[seed].result()
@@ -76,7 +76,7 @@ def test_orders_come_through_whatever_dies(
 @pytest.mark.kafka
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
-def test_orders_come_through_on_spark_whatever_dies(world: World) -> None:
+def test_orders_are_exact_on_spark_whatever_dies(world: World) -> None:
     directory = new_directory()
     # Workers, the driver, the broker and the database are killed in this one.
     outcome = play(Schedule.from_seed(11, Family.SPARK), world, directory, EVENTS)
@@ -88,8 +88,8 @@ def test_orders_come_through_on_spark_whatever_dies(world: World) -> None:
 @pytest.mark.crash
 @pytest.mark.kafka
 @pytest.mark.postgres
-def test_sinks_that_break_a_rule_are_found_out(world: World) -> None:
-    # Behind the commits of both sinks; then, some times, behind what was prepared.
+def test_sinks_that_break_a_rule_are_noticed(world: World) -> None:
+    # After the commits of both sinks; then, several times, after something was prepared.
     faults = [
         CrashAt(CrashPoint.SINK_COMMITTED, 4),
         *(CrashAt(CrashPoint.COORDINATOR_METADATA_WRITTEN, nth) for nth in (2, 3, 4)),
@@ -104,7 +104,7 @@ def test_sinks_that_break_a_rule_are_found_out(world: World) -> None:
     directory = new_directory()
     outcome = play(schedule, world, directory, 10_000)
     assert "duplicated in the topic" in outcome.complaint
-    assert "prepared transactions left behind" in outcome.complaint
+    assert "prepared transactions left open" in outcome.complaint
     assert "in the table" not in outcome.complaint
     shutil.rmtree(directory)
 
@@ -115,7 +115,7 @@ def test_a_seed_always_makes_the_same_schedule(family: Family) -> None:
     assert len({str(Schedule.from_seed(seed, family)) for seed in range(50)}) == 50
 
 
-def test_fifty_seeds_hold_every_kind_of_fault_several_times() -> None:
+def test_fifty_seeds_contain_every_kind_of_fault_several_times() -> None:
     inline = [Schedule.from_seed(seed, Family.INLINE) for seed in range(1, 41)]
     spark = [Schedule.from_seed(seed, Family.SPARK) for seed in range(1, 11)]
     kinds = [type(fault).__name__ for schedule in inline for _, fault in schedule.faults]
@@ -126,12 +126,14 @@ def test_fifty_seeds_hold_every_kind_of_fault_several_times() -> None:
     assert all(3 <= len(schedule.faults) <= 6 for schedule in inline + spark)
 
 
-def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([])
     assert "--seeds" in capsys.readouterr().err
 
 
-def test_directories_let_another_user_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_users_may_enter_the_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert new_directory().stat().st_mode & 0o777 == 0o755

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.orders.events import PARTITIONS, Total, orders, stops, totals
-from tests.crash.orders.verifier import Found, judge
+from tests.crash.orders.verifier import Found, verify_output
 
 MADE = orders(7, 600)
 
@@ -85,8 +85,8 @@ def other_input(found: Found) -> Found:
     return replace(found, orders=[found.orders[0][1:], *found.orders[1:]])
 
 
-def test_what_is_right_is_not_complained_about() -> None:
-    assert not judge(MADE, all_well())
+def test_correct_output_has_no_complaints() -> None:
+    assert not verify_output(MADE, all_well())
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_what_is_right_is_not_complained_about() -> None:
         (lost_row, "1 lost in the table"),
         (doubled_row, "1 duplicated in the table"),
         (wrong_row, "1 wrong in the table"),
-        (orphan, "1 prepared transactions left behind: penstock-1"),
+        (orphan, "1 prepared transactions left open: penstock-1"),
         (open_transaction, "1 partitions with an open transaction: 3 records of 1"),
         (other_input, "1 orders wrong in partition 0 of the input"),
     ],
 )
-def test_what_is_wrong_is_complained_about(harm: Callable[[Found], Found], complaint: str) -> None:
-    assert complaint in str(judge(MADE, harm(all_well())))
+def test_wrong_output_has_complaints(harm: Callable[[Found], Found], complaint: str) -> None:
+    assert complaint in str(verify_output(MADE, harm(all_well())))
 
 
 def test_a_seed_always_makes_the_same_orders() -> None:

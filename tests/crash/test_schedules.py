@@ -12,7 +12,7 @@ from tests.crash.schedules import Schedule, main, play_in_a_new_place
 
 
 @pytest.mark.crash
-def test_schedules_of_faults_leave_no_trace() -> None:
+def test_schedules_of_faults_keep_the_output_exact() -> None:
     seeds = [9, 11, 17, 22, 25, 31, 40, 41]
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(play_in_a_new_place, seeds))
@@ -25,14 +25,14 @@ def test_a_seed_always_makes_the_same_schedule(family: Family) -> None:
     assert len({str(Schedule.from_seed(seed, family)) for seed in range(50)}) == 50
 
 
-def test_joined_schedules_pass_barriers_in_every_way() -> None:
+def test_joined_schedules_use_every_kind_of_barrier_handling() -> None:
     variants = [Schedule.from_seed(seed, Family.JOINED).variant for seed in range(50)]
     ways = {(v.unaligned, v.aligned_timeout_ms > 0, v.mode) for v in variants}
     assert len(ways) == 4
     assert {v.settings[EXCHANGE] for v in variants} == {"channel", "shuffle"}
 
 
-def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([])
     assert "--seeds" in capsys.readouterr().err

@@ -21,7 +21,7 @@ import pytest
 
 from tests.crash.cluster_program import Order, Outcome, run
 from tests.crash.driver import completed_checkpoints, started
-from tests.crash.judge import judge, read_results
+from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import Variant
 from tests.crash.standalone import QUICK_JVM, ROOT, Cluster, standalone_cluster
 
@@ -64,10 +64,10 @@ class Session:
     def run(self, order: Order) -> Outcome:
         """Run a job to its end."""
         settings = {**self._settings, **order.settings}
-        asked = msgspec.json.encode(msgspec.structs.replace(order, settings=settings))
+        request = msgspec.json.encode(msgspec.structs.replace(order, settings=settings))
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(asked + b"\n")
+        self._process.stdin.write(request + b"\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, self.log.read_text(errors="replace")[-3000:]
@@ -112,7 +112,7 @@ def left_on(cluster: Cluster, host: str) -> list[Path]:
 
 
 @pytest.mark.parametrize(("exchange", "backend"), [("channel", "hashmap"), ("shuffle", "rocksdb")])
-def test_subtasks_come_back_to_their_state_and_make_what_one_would(
+def test_subtasks_return_to_their_state_and_the_output_is_exact(
     cluster: Cluster, session: Session, exchange: str, backend: str
 ) -> None:
     settings = {"penstock.exchange": exchange, "state.backend.type": backend}
@@ -124,11 +124,11 @@ def test_subtasks_come_back_to_their_state_and_make_what_one_would(
     assert sorted(outcome.results) == expected()
     assert [left_on(cluster, host) for host in HOSTS] == [[], []]
     warned = session.log.read_text(errors="replace")
-    assert "and the work-dir is a temporary directory of this host" in warned
+    assert "but the work-dir is a temporary directory of this host" in warned
 
 
 @pytest.mark.parametrize("exchange", ["channel", "shuffle"])
-def test_a_host_that_dies_costs_its_subtasks_their_way_and_may_come_back(
+def test_subtasks_of_a_lost_host_move_and_return_when_it_is_back(
     cluster: Cluster, session: Session, tmp_path: Path, exchange: str
 ) -> None:
     order = Order(
@@ -164,19 +164,19 @@ def test_a_host_that_dies_costs_its_subtasks_their_way_and_may_come_back(
     assert outcome.rebuilt <= outcome.moved
 
 
-def eventually(ask: Callable[[], object], path: Path | None = None) -> str:
+def eventually(look: Callable[[], object], path: Path | None = None) -> str:
     """Wait until an answer is there, and return it as text."""
     end = time.monotonic() + 120
     while True:
         if path is None or path.exists():
-            answer = ask()
+            answer = look()
             if answer:
                 return str(answer)
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def test_a_killed_executor_and_a_killed_driver_leave_no_trace(
+def test_a_killed_executor_and_a_killed_driver_keep_the_output_exact(
     cluster: Cluster, session: Session, tmp_path: Path
 ) -> None:
     session.close()
@@ -211,6 +211,6 @@ def test_a_killed_executor_and_a_killed_driver_leave_no_trace(
     assert any(kept), "a killed driver leaves state on hosts"
     with started(msgspec.structs.replace(variant, stays=False)) as driver:
         assert driver.wait(240) == 0, driver.words()
-    verdict = judge(variant.fast, variant.slow, read_results(variant.output))
+    verdict = verify_output(variant.fast, variant.slow, read_results(variant.output))
     assert verdict.is_exactly_once, str(verdict)
     assert [left_on(cluster, host) for host in HOSTS] == [[], []]

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.crash_points import CrashPoint
 from penstock.recovery.control import Savepoint
-from penstock.testing import Verdict
+from penstock.testing import VerificationResult
 from tests.crash.damage import check_savepoints, checkpoint_files
 from tests.crash.driver import completed_checkpoints, crash_at, insist, journal_of, started
 from tests.crash.faults import (
@@ -23,7 +23,7 @@ from tests.crash.faults import (
     StopAndRestore,
     Zombie,
 )
-from tests.crash.judge import judge, read_results
+from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import Variant
 from tests.crash.schedules import Outcome, Schedule, play
 
@@ -39,15 +39,15 @@ def through(directory: Path, *faults: Fault, **changes: object) -> Outcome:
     return play(Schedule(0, variant, faults), directory)
 
 
-def verdict_of(variant: Variant) -> Verdict:
-    return judge(variant.fast, variant.slow, read_results(variant.output))
+def verdict_of(variant: Variant) -> VerificationResult:
+    return verify_output(variant.fast, variant.slow, read_results(variant.output))
 
 
 # -- the end of a job ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_job_killed_while_it_puts_its_end_down_is_not_run_twice(tmp_path: Path, nth: int) -> None:
+def test_a_job_killed_while_it_records_its_end_is_not_run_twice(tmp_path: Path, nth: int) -> None:
     fault = CrashBehind(CrashPoint.JOB_FINISHING, 1, CrashPoint.JOURNAL_BEFORE_APPEND, nth)
     outcome = through(tmp_path, fault, retained=2)
     assert outcome.is_good, outcome
@@ -65,9 +65,7 @@ def test_a_job_killed_while_it_puts_its_end_down_is_not_run_twice(tmp_path: Path
         CrashPoint.STAGE_BEFORE_MANIFEST,
     ],
 )
-def test_a_frozen_driver_that_was_taken_over_changes_nothing_more(
-    tmp_path: Path, point: CrashPoint
-) -> None:
+def test_a_fenced_driver_changes_nothing(tmp_path: Path, point: CrashPoint) -> None:
     outcome = through(tmp_path, Zombie(point, 2, thaw_after=0.3))
     assert outcome.is_good, outcome
     assert outcome.attempts == 2
@@ -79,7 +77,7 @@ def test_a_frozen_driver_that_was_taken_over_changes_nothing_more(
 @pytest.mark.parametrize(
     "point", [CrashPoint.SAVEPOINT_WRITTEN, CrashPoint.COORDINATOR_METADATA_WRITTEN]
 )
-def test_a_savepoint_is_there_completely_or_not_at_all(tmp_path: Path, point: CrashPoint) -> None:
+def test_a_savepoint_is_complete_or_does_not_exist(tmp_path: Path, point: CrashPoint) -> None:
     # Only the savepoint writes metadata here: the first checkpoint by time is far away.
     variant = msgspec.structs.replace(
         small(tmp_path), interval_ms=None, records=100, pause_ms=30, stays=True
@@ -100,7 +98,7 @@ def test_a_savepoint_is_there_completely_or_not_at_all(tmp_path: Path, point: Cr
     assert outcome.is_good, outcome
 
 
-def test_a_job_stopped_with_a_savepoint_goes_on_in_another_shape(tmp_path: Path) -> None:
+def test_a_job_stopped_with_a_savepoint_resumes_in_another_shape(tmp_path: Path) -> None:
     faults = StopAndRestore(3, "memory"), CrashAt(CrashPoint.SINK_COMMITTED, 2)
     outcome = through(tmp_path, *faults, stays=True)
     assert outcome.is_good, outcome
@@ -109,19 +107,19 @@ def test_a_job_stopped_with_a_savepoint_goes_on_in_another_shape(tmp_path: Path)
 @pytest.mark.parametrize(
     "point", [CrashPoint.COORDINATOR_COMPLETED, CrashPoint.SINK_COMMITTED, CrashPoint.JOB_FINISHING]
 )
-def test_a_job_killed_while_it_stops_goes_on_or_has_stopped(
+def test_a_job_killed_while_it_stops_resumes_or_has_stopped(
     tmp_path: Path, point: CrashPoint
 ) -> None:
     outcome = through(tmp_path, KilledStop(point))
     assert outcome.is_good, outcome
 
 
-def test_a_job_goes_on_with_more_and_with_fewer_subtasks(tmp_path: Path) -> None:
+def test_a_job_resumes_with_more_and_with_fewer_subtasks(tmp_path: Path) -> None:
     outcome = through(tmp_path, Rescale(0.3, 3), Rescale(0.3, 1), backend="rocksdb")
     assert outcome.is_good, outcome
 
 
-def test_a_savepoint_may_be_killed_again_and_again(tmp_path: Path) -> None:
+def test_a_job_may_be_killed_repeatedly_during_savepoints(tmp_path: Path) -> None:
     outcome = through(tmp_path, KilledSavepoint(0.1), KilledSavepoint(0.3), KilledSavepoint(0.0))
     assert outcome.is_good, outcome
 
@@ -150,7 +148,7 @@ def test_a_full_disk_fails_the_job_clearly_or_not_at_all(
 
 
 @pytest.mark.parametrize("what", ["_metadata", "state"])
-def test_a_damaged_checkpoint_nobody_has_committed_is_gone_behind(
+def test_a_damaged_checkpoint_without_commits_falls_back_to_an_older_one(
     tmp_path: Path, what: str
 ) -> None:
     variant = msgspec.structs.replace(small(tmp_path), retained=2)
@@ -198,7 +196,7 @@ def damage_newest(variant: Variant, point: CrashPoint, what: str) -> tuple[Path,
 # -- the other modes ----------------------------------------------------------------------------
 
 
-def test_at_most_once_loses_and_never_doubles(tmp_path: Path) -> None:
+def test_at_most_once_may_lose_and_never_duplicates(tmp_path: Path) -> None:
     lost = 0
     for point in (CrashPoint.STAGE_AFTER_MANIFEST, CrashPoint.STAGE_BARRIER_FORWARDED):
         directory = tmp_path / point
@@ -207,7 +205,7 @@ def test_at_most_once_loses_and_never_doubles(tmp_path: Path) -> None:
         assert outcome.is_good, outcome
         assert outcome.verdict is not None
         lost += len(outcome.verdict.lost)
-    assert lost > 0, "a job that never loses anything is no test of this mode"
+    assert lost > 0, "a job that never loses anything does not test this mode"
 
 
 def test_at_least_once_loses_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from penstock.common import Types
-from penstock.connectors.source import SplitRange
+from penstock.connectors.contracts.source import SplitRange
 from penstock.table.datagen import datagen_source
 from tests.conftest import made_or_skipped
 from tests.parity import wheel_examples

@@ -10,10 +10,10 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from penstock.common.serialization import SerializationSchema
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
-from penstock.connectors.kafka.serialization import KafkaRecordSerializationSchema
-from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
-from tests.contracts.sink_world import Case, files_in
+from penstock.connectors.contracts.sink import DeliveryGuarantee
+from penstock.connectors.kafka.sink.kafka_sink import KafkaSink, KafkaSinkBuilder
+from penstock.connectors.kafka.sink.serialization import KafkaRecordSerializationSchema
+from tests.contracts.sink_harness import Case, files_in
 
 _numbers = itertools.count()
 
@@ -61,7 +61,7 @@ def at_least_once_case(kafka: Any, directory: Path, topic: str | None = None) ->
 def committed_records(
     bootstrap: str, topic: str, isolation: str = "read_committed"
 ) -> list[tuple[bytes | None, bytes]]:
-    """Read all there is, partition after partition, as plain a client as can be."""
+    """Read everything, partition after partition, with a plain consumer."""
     return [(m.key(), m.value()) for m in committed_messages(bootstrap, topic, isolation)]
 
 

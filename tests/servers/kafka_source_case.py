@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.source import EnumeratorContext, Plan, SplitRange
+from penstock.connectors.contracts.source import EnumeratorContext, ReadPlan, SplitRange
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaSource,
@@ -31,12 +31,14 @@ def new_topic(kafka: KafkaBroker, partitions: int = 2) -> str:
 
 
 def producer(kafka: KafkaBroker, **settings: Any) -> Producer:
-    told = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "linger.ms": 1, **told})
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer(
+        {"bootstrap.servers": kafka.bootstrap, "log_level": 0, "linger.ms": 1, **dotted}
+    )
 
 
 def produce(kafka: KafkaBroker, topic: str, counts: dict[int, int], first: int = 0) -> Records:
-    """Write numbered texts into partitions, and tell what was written."""
+    """Write numbered strings to partitions, and return them."""
     client = producer(kafka)
     written: Records = {}
     for partition, count in counts.items():
@@ -67,14 +69,14 @@ class Opened:
         memory: bytes = b"",
         parallelism: int = 2,
         work_dir: Path = Path("/nowhere"),
-        life: str = "",
+        lineage: str = "",
     ) -> None:
         self.wakes = 0
         self.source = source
-        context = EnumeratorContext(parallelism, work_dir, time.time, self._wake, life=life)
+        context = EnumeratorContext(parallelism, work_dir, time.time, self._wake, lineage=lineage)
         self.enumerator = source.enumerator(context)
         if memory:
-            self.enumerator.recall(memory)
+            self.enumerator.restore_state(memory)
         self.enumerator.start(positions or {})
 
     def __enter__(self) -> Opened:
@@ -86,11 +88,11 @@ class Opened:
     def _wake(self) -> None:
         self.wakes += 1
 
-    def read(self, plan: Plan) -> Records:
+    def read(self, plan: ReadPlan) -> Records:
         return read(self.source, list(itertools.chain.from_iterable(plan)))
 
     def all_there_is(self, most: int = 1000) -> Records:
-        """Plan and read until there is nothing more now."""
+        """Plan and read until there is nothing more for now."""
         found: Records = defaultdict(list)
         while plan := self.enumerator.plan(most):
             for split, records in self.read(plan).items():
@@ -103,10 +105,10 @@ class Opened:
             assert time.monotonic() < deadline, "waited in vain"
             time.sleep(0.02)
 
-    def next_plan(self) -> Plan:
-        plan: Plan = []
+    def next_plan(self) -> ReadPlan:
+        plan: ReadPlan = []
 
-        def planned() -> Plan:
+        def planned() -> ReadPlan:
             nonlocal plan
             plan = self.enumerator.plan(1000)
             return plan

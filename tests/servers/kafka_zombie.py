@@ -1,7 +1,7 @@
-"""A driver that stops with all its records sent, right before it commits the transaction.
+"""A driver that pauses after sending its records, right before it commits the transaction.
 
-Run by tests: `python -m tests.servers.kafka_zombie BOOTSTRAP TOPIC DIRECTORY`. It says "sent",
-goes on when it is sent a line, and says in the end what became of it.
+Run by tests: `python -m tests.servers.kafka_zombie BOOTSTRAP TOPIC DIRECTORY`. It prints "sent",
+continues when it receives a line, and prints the outcome.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.connectors.kafka.transactions import MarkedTransactions
-from tests.contracts.sink_world import Attempt
+from penstock.connectors.kafka.sink.transactions import TransactionalProducer
+from tests.contracts.sink_harness import Attempt
 from tests.servers.kafka_sink_case import exactly_once_case
 
 
 def main(bootstrap: str, topic: str, directory: str) -> None:
-    commit = MarkedTransactions._commit
+    commit = TransactionalProducer._commit
 
-    def stop_before(self: MarkedTransactions, producer: Any, sender: Any) -> None:
+    def stop_before(self: TransactionalProducer, producer: Any, sender: Any) -> None:
         producer.flush()
         print("sent", flush=True)
         sys.stdin.readline()
@@ -28,9 +28,9 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
     case = exactly_once_case(SimpleNamespace(bootstrap=bootstrap), Path(directory), topic)
     attempt = Attempt(case, Path(directory))
     attempt.publish(["a"], ["x" * 100_000])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     Path(directory, "committables").write_text("\n".join(data.hex() for data in committables))
-    MarkedTransactions._commit = stop_before  # type: ignore[method-assign]
+    TransactionalProducer._commit = stop_before  # type: ignore[method-assign]
     try:
         attempt.commit(committables)
     except Exception as error:

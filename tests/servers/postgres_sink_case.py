@@ -10,14 +10,14 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from penstock.connectors.postgres.sink import PostgresSink, PostgresSinkBuilder
-from tests.contracts.sink_world import Case, Shows, files_in
+from tests.contracts.sink_harness import Case, Shows, files_in
 
 _numbers = itertools.count()
 _databases: dict[Path, str] = {}
 
 
 def new_schema(postgres: Any) -> str:
-    """Make a schema of its own, and return a dsn that leads there.
+    """Create a schema, and return a dsn whose search path is that schema.
 
     What earlier tests left prepared goes: they share the database, since making one takes longer
     than most tests.
@@ -54,7 +54,7 @@ def dsn_of(case: Case) -> str:
 
 
 def lines_table(postgres: Any) -> str:
-    """Make a table of texts that keeps the order in which they came, and return the dsn."""
+    """Create a table of strings that keeps their order, and return the dsn."""
     dsn = new_schema(postgres)
     identity = "n bigint GENERATED ALWAYS AS IDENTITY"
     run(dsn, f"CREATE TABLE lines ({identity}, text text NOT NULL)")
@@ -70,9 +70,9 @@ def lines_sink(dsn: str) -> PostgresSinkBuilder:
 
 
 def sink_into(dsn: str, table: str) -> PostgresSinkBuilder:
-    """Begin a sink that has its books in the schema of the test."""
+    """Return the builder of a sink whose ledger is in the schema of the test."""
     builder = PostgresSink.builder().set_dsn(dsn).set_table(table)
-    return builder.set_schema_of_books(schema_of(dsn))
+    return builder.set_ledger_schema(schema_of(dsn))
 
 
 def two_phase_case(postgres: Any, directory: Path, *, two_phase: bool = True) -> Case:
@@ -90,7 +90,7 @@ def single_phase_case(postgres: Any, directory: Path) -> Case:
 
 
 def upsert_case(postgres: Any, directory: Path) -> Case:
-    """Texts by themselves: one that comes again takes its own place."""
+    """Strings as their own keys: a repeated one replaces itself."""
     dsn = lines_table(postgres)
     run(dsn, "ALTER TABLE lines ADD PRIMARY KEY (text)")
     return Case(

@@ -1,4 +1,4 @@
-"""A broker that is there and answers, while its controller does not count on it."""
+"""A broker that runs and responds while its controller has fenced it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from penstock.connectors.kafka.broker import Broker
 from penstock.connectors.kafka.client import KafkaProperties
+from penstock.connectors.kafka.source.broker_client import BrokerClient
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from tests.conftest import made_or_skipped
 
@@ -23,7 +23,7 @@ def fenced_often() -> Iterator[KafkaBroker]:
     """Its session is over before each heartbeat: a second of three it is fenced."""
     session = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "3000"}
     with made_or_skipped(lambda: KafkaBroker(properties=session)) as broker:
-        # Clients believe that there is no broker only where there are topics.
+        # Clients only believe an empty broker list if there are topics.
         broker.create_topic("any")
         yield broker
 
@@ -36,7 +36,7 @@ def until(happens: Callable[[], object]) -> None:
 
 
 def is_fenced(broker: KafkaBroker) -> bool:
-    # A new client each time: what an old one says is what the second test is about.
+    # A new client each time; the second test is about old ones.
     admin = AdminClient({"bootstrap.servers": broker.direct, "log_level": 0})
     return not admin.list_topics(timeout=30).brokers
 
@@ -46,12 +46,12 @@ def test_a_topic_is_waited_for_while_the_broker_is_fenced(fenced_often: KafkaBro
     assert fenced_often.create_topic("waited-for") == "waited-for"
 
 
-def test_who_was_told_of_no_broker_at_all_finds_it_again(fenced_often: KafkaBroker) -> None:
+def test_a_client_with_empty_metadata_recovers(fenced_often: KafkaBroker) -> None:
     properties = KafkaProperties({"bootstrap.servers": fenced_often.bootstrap})
-    # About every fifth client does not know whom to call behind that.
-    brokers = [Broker(properties, 1.0) for _ in range(20)]
+    # After that, about every fifth client no longer knows any broker.
+    brokers = [BrokerClient(properties, 1.0) for _ in range(20)]
 
-    def answered(broker: Broker) -> bool:
+    def answered(broker: BrokerClient) -> bool:
         with suppress(KafkaException):
             return "any" in broker.topics()
         return False

@@ -13,19 +13,19 @@ from confluent_kafka import admin as admins
 from confluent_kafka.admin import AdminClient
 
 from penstock.common.serialization import SerializationSchema
-from penstock.connectors.committer import CommitOutcome, CommitRequest
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest
+from penstock.connectors.contracts.sink import DeliveryGuarantee
 from penstock.connectors.kafka.client import KafkaProperties
-from penstock.connectors.kafka.marker import Marker
-from penstock.connectors.kafka.serialization import (
+from penstock.connectors.kafka.sink.commit_marker import CommitMarker
+from penstock.connectors.kafka.sink.committable import TransactionalIdentity, decode_committable
+from penstock.connectors.kafka.sink.committer import KafkaCommitter
+from penstock.connectors.kafka.sink.kafka_sink import KafkaSinkBuilder
+from penstock.connectors.kafka.sink.serialization import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     Message,
 )
-from penstock.connectors.kafka.sink import KafkaSinkBuilder
-from penstock.connectors.kafka.sink_committer import KafkaCommitter
-from penstock.connectors.kafka.staged_part import Account, decode_part
-from penstock.connectors.kafka.transactions import MarkedTransactions
+from penstock.connectors.kafka.sink.transactions import TransactionalProducer
 from penstock.errors import (
     CommitFailedError,
     KafkaDeliveryError,
@@ -35,7 +35,7 @@ from penstock.errors import (
     LostKafkaMarkerError,
 )
 from penstock.testing.servers.kafka_broker import KafkaBroker
-from tests.contracts.sink_world import Attempt, Case
+from tests.contracts.sink_harness import Attempt, Case
 from tests.servers.kafka_sink_case import (
     Texts,
     committed_messages,
@@ -78,9 +78,11 @@ def shown(kafka: KafkaBroker, topic: str) -> list[str]:
     return [value.decode() for _, value in committed_records(kafka.bootstrap, topic)]
 
 
-def transactions_on(kafka: KafkaBroker, account: Account, **more: Any) -> MarkedTransactions:
+def producer_of(
+    kafka: KafkaBroker, identity: TransactionalIdentity, **more: Any
+) -> TransactionalProducer:
     properties = KafkaProperties({"bootstrap.servers": kafka.bootstrap, **more})
-    return MarkedTransactions(properties, account)
+    return TransactionalProducer(properties, identity)
 
 
 def marker_text(kafka: KafkaBroker, group: str, topic: str) -> str | None:
@@ -93,7 +95,7 @@ def marker_text(kafka: KafkaBroker, group: str, topic: str) -> str | None:
     return found.metadata if found.offset >= 0 else None
 
 
-def asked(committer: Any, committables: list[bytes]) -> list[CommitRequest]:
+def commit(committer: Any, committables: list[bytes]) -> list[CommitRequest]:
     requests = [CommitRequest(data) for data in committables]
     committer.commit(requests)
     return requests
@@ -103,16 +105,16 @@ def broken_off(
     committables: list[bytes], then: Callable[[], None]
 ) -> Iterator[tuple[str, list[Message]]]:
     """Give the records of committables to a transaction; do something when half are out."""
-    blocks = [block for data in committables for block in decode_part(data).blocks()]
+    blocks = [block for data in committables for block in decode_committable(data).blocks()]
     yield from blocks[: len(blocks) // 2]
     then()
     yield from blocks[len(blocks) // 2 :]
 
 
-def _behind(committables: list[bytes]) -> Marker:
-    marker = Marker(1)
+def _marker_after(committables: list[bytes]) -> CommitMarker:
+    marker = CommitMarker(1)
     for data in committables:
-        marker = marker.behind(decode_part(data))
+        marker = marker.advanced_past(decode_committable(data))
     return marker
 
 
@@ -124,24 +126,23 @@ def half_published(
     case = exactly_once_case(kafka, directory, topic)
     attempt = Attempt(case, directory)
     attempt.publish(["a"], ["b"])
-    committables = attempt.cut().committables
-    part = decode_part(committables[-1])
-    transactions = transactions_on(kafka, part.account)
-    transactions.open()
+    committables = attempt.snapshot().committables
+    part = decode_committable(committables[-1])
+    producer = producer_of(kafka, part.identity)
+    producer.open()
     try:
-        transactions.run(
-            broken_off(committables, lambda: then(case, committables, topic)), _behind(committables)
+        producer.publish(
+            broken_off(committables, lambda: then(case, committables, topic)),
+            _marker_after(committables),
         )
     except (KafkaFencedError, KafkaUnreachableError) as error:
         return case, committables, error
     finally:
-        transactions.close()
+        producer.close()
     return case, committables, None
 
 
-def test_records_of_an_open_transaction_are_for_nobody_to_see(
-    kafka: KafkaBroker, tmp_path: Path
-) -> None:
+def test_records_of_an_open_transaction_are_invisible(kafka: KafkaBroker, tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
     def look(case: Case, committables: list[bytes], topic: str) -> None:
@@ -156,33 +157,31 @@ def test_records_of_an_open_transaction_are_for_nobody_to_see(
 
 
 def test_a_zombie_is_fenced_by_its_successor(kafka: KafkaBroker, tmp_path: Path) -> None:
-    def take_over(case: Case, committables: list[bytes], topic: str) -> None:
+    def publish_again(case: Case, committables: list[bytes], topic: str) -> None:
         Attempt(case, tmp_path, "a2").commit(committables)
 
-    case, committables, error = half_published(kafka, tmp_path, take_over)
+    case, committables, error = half_published(kafka, tmp_path, publish_again)
     assert isinstance(error, KafkaFencedError)
     assert case.shown() == ["a", "b"]
     assert Attempt(case, tmp_path, "a3").commit(committables).already_committed == 2
     assert case.shown() == ["a", "b"]
 
 
-def test_a_committer_that_was_fenced_does_not_know_what_happened(
-    kafka: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_fenced_committer_does_not_know_the_outcome(kafka: KafkaBroker, tmp_path: Path) -> None:
     case = exactly_once_case(kafka, tmp_path)
     zombie = Attempt(case, tmp_path)
     zombie.publish(["a"], [])
     committer = zombie.committer()
-    asked(committer, zombie.cut(1).committables)
+    commit(committer, zombie.snapshot(1).committables)
     zombie.publish(["b"], [])
-    committables = zombie.cut(2).committables
+    committables = zombie.snapshot(2).committables
     successor = Attempt(case, tmp_path, "a2")
     successor.commit(committables)
-    (request,) = asked(committer, committables)
+    (request,) = commit(committer, committables)
     assert request.outcome is CommitOutcome.UNKNOWN
     assert isinstance(request.error, KafkaFencedError)
-    # Asked again it would see; the journal lets only one that is no zombie ask again.
-    (request,) = asked(committer, committables)
+    # A retry would find out; but the journal keeps a zombie from retrying.
+    (request,) = commit(committer, committables)
     assert request.outcome is CommitOutcome.ALREADY_COMMITTED
     committer.close()
     assert case.shown() == ["a", "b"]
@@ -194,44 +193,44 @@ def test_the_publisher_of_an_attempt_does_not_fence_its_committer(
     case = exactly_once_case(kafka, tmp_path)
     dead = Attempt(case, tmp_path)
     dead.publish(["a"], [])
-    restored = dead.cut(1).committables
-    # As an engine does that restores: commit, then open the publisher, then go on committing.
+    restored = dead.snapshot(1).committables
+    # Like the engine after a restore: commit, open the publisher, then continue to commit.
     attempt = Attempt(case, tmp_path, "a2")
     committer = attempt.committer()
-    asked(committer, restored)
+    commit(committer, restored)
     attempt = Attempt(case, tmp_path, "a2")
     attempt.publish(["b"], [])
-    (request,) = asked(committer, attempt.cut(2).committables)
+    (request,) = commit(committer, attempt.snapshot(2).committables)
     assert request.outcome is None
     committer.close()
     assert case.shown() == ["a", "b"]
 
 
-def test_a_killed_broker_loses_and_doubles_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_killed_broker_loses_and_duplicates_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic, other = new_topic(kafka), new_topic(kafka, 2)
     builder = sink_builder(kafka, topic, EXACTLY_ONCE)
     attempt = Attempt(case_of(builder), tmp_path)
     attempt.publish(["a"], ["x" * 100_000])
-    committables = attempt.cut().committables
-    part = decode_part(committables[-1])
+    committables = attempt.snapshot().committables
+    part = decode_committable(committables[-1])
     at_least_once = sink_builder(kafka, other, DeliveryGuarantee.AT_LEAST_ONCE)
     writer = Attempt(case_of(at_least_once), tmp_path / "other").writer(0)
     texts = [str(number) for number in range(20_000)]
     for text in texts[:10_000]:
         writer.write(text)
-    transactions = transactions_on(kafka, part.account, **{"max.block.ms": 3000})
-    transactions.open()
+    producer = producer_of(kafka, part.identity, **{"max.block.ms": 3000})
+    producer.open()
     attempt._case = case_of(builder.set_property("max.block.ms", 2000))
     committer = attempt.committer()
     with pytest.raises(KafkaUnreachableError):
-        transactions.run(broken_off(committables, kafka.kill), _behind(committables))
-    outcomes = {request.outcome for request in asked(committer, committables)}
+        producer.publish(broken_off(committables, kafka.kill), _marker_after(committables))
+    outcomes = {request.outcome for request in commit(committer, committables)}
     assert outcomes == {CommitOutcome.RETRY_LATER}
     for text in texts[10_000:]:
         writer.write(text)
     kafka.start()
     while CommitOutcome.RETRY_LATER in outcomes:
-        outcomes = {request.outcome for request in asked(committer, committables)}
+        outcomes = {request.outcome for request in commit(committer, committables)}
     committer.close()
     assert outcomes == {None}
     assert shown(kafka, topic) == ["a", "x" * 100_000]
@@ -239,19 +238,19 @@ def test_a_killed_broker_loses_and_doubles_nothing(kafka: KafkaBroker, tmp_path:
     assert set(shown(kafka, other)) == set(texts)
 
 
-def test_a_commit_that_died_between_two_transactions_goes_on_with_the_second(
+def test_a_commit_killed_between_two_transactions_continues_with_the_second(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = new_topic(kafka)
     case = exactly_once_case(kafka, tmp_path, topic)
     attempt = Attempt(case, tmp_path, parallelism=3)
     attempt.publish(["a"], ["b"], ["c"])
-    committables = attempt.cut().committables
-    parts = [decode_part(data) for data in committables]
-    transactions = transactions_on(kafka, parts[0].account)
-    transactions.open()
-    transactions.run(parts[0].blocks(), Marker(1).behind(parts[0]))
-    transactions.close()
+    committables = attempt.snapshot().committables
+    parts = [decode_committable(data) for data in committables]
+    producer = producer_of(kafka, parts[0].identity)
+    producer.open()
+    producer.publish(parts[0].blocks(), CommitMarker(1).advanced_past(parts[0]))
+    producer.close()
     report = Attempt(case, tmp_path, "a2").commit(committables)
     assert (report.already_committed, report.committed) == (1, 2)
     assert case.shown() == ["a", "b", "c"]
@@ -264,11 +263,11 @@ def test_a_checkpoint_too_large_for_one_transaction_is_published_in_several(
     case = exactly_once_case(kafka, tmp_path, topic)
     attempt = Attempt(case, tmp_path, parallelism=3)
     attempt.publish(["a"], ["b"], ["c"])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     committer = attempt.committer()
     assert isinstance(committer, KafkaCommitter)
-    committer._largest_transaction = 1
-    requests = asked(committer, committables)
+    committer._max_transaction_bytes = 1
+    requests = commit(committer, committables)
     assert [request.outcome for request in requests] == [None] * 3
     committer.close()
     # Every transaction ends with a marker of its own in the log.
@@ -282,8 +281,8 @@ def test_a_lost_marker_is_never_guessed(kafka: KafkaBroker, tmp_path: Path) -> N
     builder = sink_builder(kafka, topic, EXACTLY_ONCE)
     attempt = Attempt(case_of(builder), tmp_path)
     attempt.publish(["a", "b"], ["c"])
-    committables = attempt.cut(7).committables
-    group = decode_part(committables[0]).account.group
+    committables = attempt.snapshot(7).committables
+    group = decode_committable(committables[0]).identity.group
 
     def forget() -> None:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
@@ -313,40 +312,40 @@ def test_a_job_without_output_keeps_its_marker_alive(kafka: KafkaBroker, tmp_pat
     topic = new_topic(kafka)
     attempt = Attempt(case_of(sink_builder(kafka, topic, EXACTLY_ONCE)), tmp_path)
     attempt.publish(["a"], [])
-    first = attempt.cut(1).committables
+    first = attempt.snapshot(1).committables
     committer = attempt.committer()
     assert isinstance(committer, KafkaCommitter)
     now = 0.0
     committer._clock = lambda: now
-    asked(committer, first)
-    committer.settled()
-    group = decode_part(first[0]).account.group
+    commit(committer, first)
+    committer.notify_checkpoint_complete()
+    group = decode_committable(first[0]).identity.group
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_consumer_groups([group])[group].result()
-    committer.settled()  # a moment later: there is no need
+    committer.notify_checkpoint_complete()  # a moment later: there is no need
     assert marker_text(kafka, group, topic) is None
     now = 24 * 60 * 60.0
-    committer.settled()
-    # The producer is gone, and what it knew: the marker must be found.
-    committer._own.close()
+    committer.notify_checkpoint_complete()
+    # A new producer has to read the marker.
+    committer._producer.close()
     attempt.publish(["b"], [])
-    again = asked(committer, [*first, *attempt.cut(2).committables])
+    again = commit(committer, [*first, *attempt.snapshot(2).committables])
     assert [r.outcome for r in again] == [CommitOutcome.ALREADY_COMMITTED, None]
     committer.close()
     assert shown(kafka, topic) == ["a", "b"]
 
 
-def test_a_savepoint_is_published_though_later_attempts_went_another_way(
+def test_a_savepoint_is_published_although_later_attempts_diverged(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     case = exactly_once_case(kafka, tmp_path)
     first = Attempt(case, tmp_path)
     first.publish(["a"], [])
-    savepoint = first.cut(1).committables
+    savepoint = first.snapshot(1).committables
     # It died, and its successor began before the savepoint.
     second = Attempt(case, tmp_path, "a2")
     second.publish(["b"], [])
-    second.commit(second.cut(2).committables)
+    second.commit(second.snapshot(2).committables)
     third = Attempt(case, tmp_path, "a3")
     assert third.commit(savepoint).committed == 1
     assert third.commit(savepoint).already_committed == 1
@@ -359,7 +358,7 @@ def test_another_job_publishes_what_a_savepoint_holds_and_leaves_the_files_alone
     case = exactly_once_case(kafka, tmp_path)
     original = Attempt(case, tmp_path)
     original.publish(["a" * 100_000], ["b"])
-    saved = original.cut().committables
+    saved = original.snapshot().committables
     staged = case.leftovers()
     assert staged
     other = Attempt(case, tmp_path, job="other")
@@ -372,17 +371,19 @@ def test_another_job_publishes_what_a_savepoint_holds_and_leaves_the_files_alone
     assert case.shown() == ["a" * 100_000, "b"]
 
 
-def test_another_job_of_the_same_name_begins_at_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_another_job_of_the_same_name_starts_without_a_marker(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
     case = exactly_once_case(kafka, tmp_path)
     for directory in (tmp_path / "one", tmp_path / "other"):
         attempt = Attempt(case, directory)
         attempt._job = "job"
         attempt.publish([directory.name], [])
-        attempt.commit(attempt.cut(1).committables)
+        attempt.commit(attempt.snapshot(1).committables)
     assert case.shown() == ["one", "other"]
 
 
-def test_a_transaction_timeout_above_the_brokers_is_refused_in_its_words(
+def test_a_transaction_timeout_above_the_brokers_limit_is_rejected(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     builder = sink_builder(kafka, new_topic(kafka), EXACTLY_ONCE)
@@ -393,28 +394,28 @@ def test_a_transaction_timeout_above_the_brokers_is_refused_in_its_words(
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
-def test_a_topic_that_is_not_there_is_told_before_the_first_record(
+def test_a_missing_topic_is_reported_before_the_first_record(
     kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee
 ) -> None:
     with pytest.raises(KafkaSinkRefusedError, match=r"'no-such-topic': .*create it first"):
         Attempt(case_of(sink_builder(kafka, "no-such-topic", guarantee)), tmp_path)
 
 
-def test_nobody_there_is_told_by_address(tmp_path: Path, kafka: KafkaBroker) -> None:
+def test_an_unreachable_broker_is_reported_by_address(tmp_path: Path, kafka: KafkaBroker) -> None:
     builder = sink_builder(kafka, "topic", EXACTLY_ONCE).set_property("max.block.ms", 300)
     nobody = case_of(builder.set_bootstrap_servers("127.0.0.1:9"))
     with pytest.raises(KafkaUnreachableError, match=r"127\.0\.0\.1:9"):
         Attempt(nobody, tmp_path)
 
 
-def test_a_record_the_topic_does_not_take_stays_staged_until_it_does(
+def test_a_record_the_topic_rejects_stays_staged_until_it_is_accepted(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = new_topic(kafka, max_message_bytes=1000)
     case = exactly_once_case(kafka, tmp_path, topic)
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], ["x" * 90_000])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     with pytest.raises(CommitFailedError, match=r"raise max\.message\.bytes") as caught:
         attempt.commit(committables)
     assert caught.value.kind == "impossible"
@@ -427,7 +428,7 @@ def test_a_record_the_topic_does_not_take_stays_staged_until_it_does(
     assert case.shown() == ["a", "x" * 90_000]
 
 
-def test_an_at_least_once_sink_tells_which_record_was_not_taken(
+def test_an_at_least_once_sink_reports_the_rejected_record(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = new_topic(kafka, max_message_bytes=1000)
@@ -440,7 +441,7 @@ def test_an_at_least_once_sink_tells_which_record_was_not_taken(
     writer.abort()
 
 
-def test_a_hundred_thousand_records_come_once_each_in_the_order_of_their_keys(
+def test_a_hundred_thousand_records_arrive_once_and_in_order_by_key(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = new_topic(kafka, 4)
@@ -451,12 +452,12 @@ def test_a_hundred_thousand_records_come_once_each_in_the_order_of_their_keys(
     for checkpoint in range(1, 6):
         for _ in range(2):
             batch = [next(numbers) for _ in range(10_000)]
-            # A key belongs to one subtask, as behind a key_by.
+            # A key belongs to one subtask, as after a key_by.
             attempt.publish(
                 [f"{n % 10}-{n}" for n in batch if n % 2 == 0],
                 [f"{n % 10}-{n}" for n in batch if n % 2 == 1],
             )
-        requests = asked(committer, attempt.cut(checkpoint).committables)
+        requests = commit(committer, attempt.snapshot(checkpoint).committables)
         assert [request.outcome for request in requests] == [None, None]
     committer.close()
     by_key: dict[bytes, list[int]] = {}
@@ -468,7 +469,7 @@ def test_a_hundred_thousand_records_come_once_each_in_the_order_of_their_keys(
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
 @pytest.mark.parametrize("extras", [False, True], ids=["plain", "with times"])
-def test_a_queue_that_is_full_keeps_the_order(
+def test_a_full_queue_keeps_the_order(
     kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee, *, extras: bool
 ) -> None:
     topic = new_topic(kafka)
@@ -481,12 +482,12 @@ def test_a_queue_that_is_full_keeps_the_order(
     texts = [str(number) for number in range(5_000)]
     attempt.publish(texts, [])
     if guarantee is EXACTLY_ONCE:
-        attempt.commit(attempt.cut().committables)
+        attempt.commit(attempt.snapshot().committables)
     assert shown(kafka, topic) == texts
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.NONE])
-def test_headers_times_and_partitions_arrive(
+def test_headers_timestamps_and_partitions_arrive(
     kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee
 ) -> None:
     topic = new_topic(kafka, 3)
@@ -502,7 +503,7 @@ def test_headers_times_and_partitions_arrive(
     )
     attempt.publish(["0", "1", "2", "5"], [])
     if guarantee is EXACTLY_ONCE:
-        attempt.commit(attempt.cut().committables)
+        attempt.commit(attempt.snapshot().committables)
     messages = committed_messages(kafka.bootstrap, topic)
     assert [(m.partition(), m.value(), m.timestamp()[1] % 1000) for m in messages] == [
         (0, b"0", 0),
@@ -515,7 +516,7 @@ def test_headers_times_and_partitions_arrive(
 
 @pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
 @pytest.mark.parametrize("extra", ["headers", "partition", "timestamp"])
-def test_what_only_some_records_have_arrives_with_them(
+def test_headers_of_only_some_records_arrive_with_them(
     kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee, extra: str
 ) -> None:
     topic = new_topic(kafka, 2)
@@ -536,7 +537,7 @@ def test_what_only_some_records_have_arrives_with_them(
     attempt = Attempt(case_of(builder), tmp_path)
     attempt.publish(["a", "b", "c", "d"], [])
     if guarantee is EXACTLY_ONCE:
-        attempt.commit(attempt.cut().committables)
+        attempt.commit(attempt.snapshot().committables)
     came = {m.value(): arrived(m) for m in committed_messages(kafka.bootstrap, topic)}
     assert sorted(came) == [b"a", b"b", b"c", b"d"]
     assert (came[b"b"], came[b"c"]) == (first, second)
@@ -553,12 +554,12 @@ def test_topics_can_be_chosen_record_by_record(kafka: KafkaBroker, tmp_path: Pat
     builder = sink_builder(kafka, even, EXACTLY_ONCE).set_record_serializer(serializer)
     attempt = Attempt(case_of(builder.set_marker_topic(markers)), tmp_path)
     attempt.publish(["0", "1", "2"], ["3"])
-    attempt.commit(attempt.cut().committables)
+    attempt.commit(attempt.snapshot().committables)
     assert (shown(kafka, even), shown(kafka, odd)) == (["0", "2"], ["1", "3"])
     assert shown(kafka, markers) == []
 
 
-def test_keys_go_where_javas_producer_puts_them(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_keys_are_partitioned_like_javas_producer(kafka: KafkaBroker, tmp_path: Path) -> None:
     # Hashes from the tests of Kafka's own murmur2.
     hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
     topic = new_topic(kafka, 7)
@@ -566,6 +567,6 @@ def test_keys_go_where_javas_producer_puts_them(kafka: KafkaBroker, tmp_path: Pa
     builder = sink_builder(kafka, topic, EXACTLY_ONCE).set_record_serializer(serializer)
     attempt = Attempt(case_of(builder), tmp_path)
     attempt.publish(list(hashes), [])
-    attempt.commit(attempt.cut().committables)
+    attempt.commit(attempt.snapshot().committables)
     placed = {m.key().decode(): m.partition() for m in committed_messages(kafka.bootstrap, topic)}
     assert placed == {key: (number & 0x7FFFFFFF) % 7 for key, number in hashes.items()}

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.connectors.committer import CommitOutcome, CommitRequest
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest
+from penstock.connectors.contracts.sink import DeliveryGuarantee
 from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request
-from tests.contracts.sink_world import Attempt, Case
+from tests.contracts.sink_harness import Attempt, Case
 from tests.servers.kafka_sink_case import (
     committed_records,
     exactly_once_case,
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_a_driver_that_ends_or_sleeps_before_its_commit_is_made_up_for(
+def test_a_driver_that_dies_or_is_suspended_before_its_commit_is_replaced(
     kafka: KafkaBroker, tmp_path: Path, end: str
 ) -> None:
     topic = new_topic(kafka)
@@ -60,7 +60,7 @@ def test_a_driver_that_ends_or_sleeps_before_its_commit_is_made_up_for(
     assert case.leftovers() == []
 
 
-def test_a_commit_whose_connection_is_lost_takes_place_once(tmp_path: Path) -> None:
+def test_a_commit_whose_connection_is_lost_happens_once(tmp_path: Path) -> None:
     with (
         CuttingProxy(watching=kafka_request(KAFKA_END_TXN)) as proxy,
         KafkaBroker(advertised=proxy.port) as broker,
@@ -77,7 +77,7 @@ def test_a_commit_whose_connection_is_lost_takes_place_once(tmp_path: Path) -> N
 
         def commit(text: str, checkpoint: int) -> set[CommitOutcome | None]:
             attempt.publish([text], ["x" * 70_000])
-            requests = [CommitRequest(data) for data in attempt.cut(checkpoint).committables]
+            requests = [CommitRequest(data) for data in attempt.snapshot(checkpoint).committables]
             committer.commit(requests)
             outcomes = {request.outcome for request in requests}
             if CommitOutcome.RETRY_LATER in outcomes:

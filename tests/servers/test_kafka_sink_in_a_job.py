@@ -1,4 +1,4 @@
-"""The Kafka sink in whole jobs that fail and come back, without Spark."""
+"""The Kafka sink in whole jobs that fail and restart, without Spark."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run_job(sink: KafkaSink, directory: Path, numbers: int = 10_000) -> None:
 @pytest.mark.parametrize(
     "guarantee", [DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE]
 )
-def test_a_job_that_fails_and_comes_back_keeps_the_guarantee_of_its_sink(
+def test_a_restarted_job_keeps_the_guarantee_of_its_sink(
     kafka: KafkaBroker, tmp_path: Path, guarantee: DeliveryGuarantee
 ) -> None:
     topic = new_topic(kafka, 3)
@@ -79,9 +79,7 @@ def test_a_job_that_fails_and_comes_back_keeps_the_guarantee_of_its_sink(
     assert not list((tmp_path / "checkpoints").rglob("*.piece"))
 
 
-def test_a_job_begun_anew_under_the_same_name_publishes_again(
-    kafka: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_fresh_job_of_the_same_name_publishes_again(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = new_topic(kafka)
     sink = sink_on(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
     for directory in ("one", "other"):

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from penstock.common import Row
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.kafka import enumerator as enumerating
-from penstock.connectors.source import SplitRange
+from penstock.connectors.contracts.source import SplitRange
+from penstock.connectors.kafka.source import enumerator as enumerating
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.kafka
 
 @settings(max_examples=4, deadline=None)
 @given(parallelism=st.integers(1, 4), sizes=st.lists(st.integers(20, 300), min_size=1, max_size=3))
-def test_any_plans_read_everything_once_and_in_order(
+def test_any_sequence_of_plans_reads_everything_once_and_in_order(
     kafka: KafkaBroker, filled: tuple[str, Records], parallelism: int, sizes: list[int]
 ) -> None:
     topic, written = filled
@@ -76,7 +76,7 @@ def test_any_plans_read_everything_once_and_in_order(
     assert read(source, ranges) == expected
 
 
-def test_a_restored_source_goes_on_behind_its_positions_to_the_same_end(
+def test_a_restored_source_continues_from_its_positions_to_the_same_end(
     kafka: KafkaBroker,
 ) -> None:
     topic = new_topic(kafka)
@@ -84,7 +84,7 @@ def test_a_restored_source_goes_on_behind_its_positions_to_the_same_end(
     source = builder(kafka, topic).set_bounded(LATEST).build()
     with Opened(source) as first:
         found = first.read(first.enumerator.plan(10))
-        positions, memory = first.enumerator.positions(), first.enumerator.memory()
+        positions, memory = first.enumerator.positions(), first.enumerator.snapshot_state()
     add_partition(kafka, topic, 3)
     produce(kafka, topic, {0: 5, 1: 5, 2: 5}, first=1000)
     with Opened(source, positions, memory) as second:
@@ -95,14 +95,14 @@ def test_a_restored_source_goes_on_behind_its_positions_to_the_same_end(
     assert found == written
 
 
-def test_a_bounded_source_restored_from_an_endless_one_reads_new_partitions_too(
+def test_a_bounded_source_restored_from_an_unbounded_one_reads_new_partitions_too(
     kafka: KafkaBroker,
 ) -> None:
     topic = new_topic(kafka, 1)
     produce(kafka, topic, {0: 3})
     with Opened(builder(kafka, topic).build()) as endless:
         endless.all_there_is()
-        positions, memory = endless.enumerator.positions(), endless.enumerator.memory()
+        positions, memory = endless.enumerator.positions(), endless.enumerator.snapshot_state()
     add_partition(kafka, topic, 2)
     written = produce(kafka, topic, {1: 4})
     with Opened(builder(kafka, topic).set_bounded(LATEST).build(), positions, memory) as bounded:
@@ -110,38 +110,38 @@ def test_a_bounded_source_restored_from_an_endless_one_reads_new_partitions_too(
         assert bounded.enumerator.finished()
 
 
-def test_a_job_that_dies_before_its_first_checkpoint_begins_again_where_it_began(
+def test_a_job_killed_before_its_first_checkpoint_restarts_at_its_initial_offsets(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = new_topic(kafka, 1)
     produce(kafka, topic, {0: 3})
     source = builder(kafka, topic).set_starting_offsets(LATEST).build()
-    with Opened(source, work_dir=tmp_path, life="1"):
+    with Opened(source, work_dir=tmp_path, lineage="1"):
         written = produce(kafka, topic, {0: 4})
     add_partition(kafka, topic, 2)
     written |= produce(kafka, topic, {1: 2})
-    with Opened(source, work_dir=tmp_path, life="1") as again:
+    with Opened(source, work_dir=tmp_path, lineage="1") as again:
         assert again.all_there_is() == written
-    with Opened(source, work_dir=tmp_path, life="2") as anew:
+    with Opened(source, work_dir=tmp_path, lineage="2") as anew:
         assert anew.enumerator.positions() == {f"{topic}-0": 7, f"{topic}-1": 2}
     changed = builder(kafka, topic).set_starting_offsets(EARLIEST).build()
-    with Opened(changed, work_dir=tmp_path, life="1") as elsewhere:
+    with Opened(changed, work_dir=tmp_path, lineage="1") as elsewhere:
         assert elsewhere.enumerator.positions() == {f"{topic}-0": 0, f"{topic}-1": 0}
     delete_before(kafka, topic, 5)
-    with Opened(changed, work_dir=tmp_path, life="1") as elsewhere:
+    with Opened(changed, work_dir=tmp_path, lineage="1") as elsewhere:
         assert elsewhere.enumerator.positions() == {f"{topic}-0": 5, f"{topic}-1": 0}
 
 
-def test_a_bounded_job_that_dies_before_its_first_checkpoint_keeps_its_end(
+def test_a_bounded_job_killed_before_its_first_checkpoint_keeps_its_stopping_offsets(
     kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     topic = new_topic(kafka, 1)
     written = produce(kafka, topic, {0: 3})
     source = builder(kafka, topic).set_bounded(LATEST).build()
-    with Opened(source, work_dir=tmp_path, life="1"):
+    with Opened(source, work_dir=tmp_path, lineage="1"):
         add_partition(kafka, topic, 2)
         produce(kafka, topic, {0: 4, 1: 4})
-    with Opened(source, work_dir=tmp_path, life="1") as again:
+    with Opened(source, work_dir=tmp_path, lineage="1") as again:
         assert again.all_there_is() == written
         assert again.enumerator.finished()
 
@@ -162,7 +162,7 @@ def starts(kafka: KafkaBroker, topic: str, initializer: KafkaOffsetsInitializer)
     return [positions[f"{topic}-{number}"] for number in range(2)]
 
 
-def test_every_initializer_begins_where_it_says(
+def test_every_initializer_starts_where_it_should(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(kafka)
@@ -180,7 +180,7 @@ def test_every_initializer_begins_where_it_says(
     assert starts(kafka, topic, offsets({first: 70, second: 0})) == [0, 0]
     assert starts(kafka, topic, offsets({first: 70}, strategy.LATEST)) == [10, 0]
     monkeypatch.setattr(enumerating, "_SETTLE_SECONDS", 0.3)
-    with pytest.raises(LostRecordsError, match="goes on at offset 70, and Kafka has 0 to 10"):
+    with pytest.raises(LostRecordsError, match="resumes at offset 70, and Kafka has 0 to 10"):
         starts(kafka, topic, offsets({first: 70, second: 0}, strategy.NONE))
     committed = KafkaOffsetsInitializer.committed_offsets
     with pytest.raises(MissingOffsetsError, match=f"{topic}-0, {topic}-1"):
@@ -208,21 +208,21 @@ def test_offsets_are_committed_to_the_group_only_when_a_checkpoint_is_completed(
         opened.enumerator.plan(10)
         time.sleep(0.3)
         assert committed(kafka, f"g-{topic}", topic, 2) == [-1001, -1001]
-        opened.enumerator.completed(positions)
+        opened.enumerator.notify_checkpoint_complete(positions)
         opened.until(lambda: committed(kafka, f"g-{topic}", topic, 2) == [5, 5])
         # The last one is still committed by close.
-        opened.enumerator.completed(opened.enumerator.positions())
+        opened.enumerator.notify_checkpoint_complete(opened.enumerator.positions())
     assert committed(kafka, f"g-{topic}", topic, 2) == [10, 10]
 
 
-def test_a_source_told_so_commits_nothing(kafka: KafkaBroker) -> None:
+def test_committing_offsets_can_be_disabled(kafka: KafkaBroker) -> None:
     topic = new_topic(kafka)
     produce(kafka, topic, {0: 10, 1: 10})
     quiet = builder(kafka, topic).set_group_id(f"g-{topic}")
     quiet.set_property("commit.offsets.on.checkpoint", "false")
     with Opened(quiet.build()) as opened:
         opened.enumerator.plan(10)
-        opened.enumerator.completed(opened.enumerator.positions())
+        opened.enumerator.notify_checkpoint_complete(opened.enumerator.positions())
     assert committed(kafka, f"g-{topic}", topic, 2) == [-1001, -1001]
 
 
@@ -275,7 +275,7 @@ def test_only_committed_records_are_read_whatever_gaps_transactions_leave(
     assert len(read(dirty, [SplitRange(f"{topic}-0", 0, 36)])[f"{topic}-0"]) == 30
 
 
-def test_rows_hold_keys_times_headers_and_places(kafka: KafkaBroker) -> None:
+def test_rows_have_keys_timestamps_headers_partitions_and_offsets(kafka: KafkaBroker) -> None:
     topic = new_topic(kafka, 1)
     client = producer(kafka)
     client.produce(topic, b"v", key=b"k", timestamp=1234, headers=[("h", b"x")])

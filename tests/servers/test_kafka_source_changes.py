@@ -1,4 +1,4 @@
-"""KafkaSource while partitions, records, topics and the broker itself come and go."""
+"""KafkaSource while partitions, records, topics and the broker appear and disappear."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.kafka import enumerator as enumerating
-from penstock.connectors.kafka import watcher as watching
-from penstock.connectors.source import SplitRange
+from penstock.connectors.contracts.source import SplitRange
+from penstock.connectors.kafka.source import enumerator as enumerating
+from penstock.connectors.kafka.source import partition_monitor as watching
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
     KafkaSource,
@@ -55,7 +55,7 @@ def test_new_records_wake_the_loop(kafka: KafkaBroker) -> None:
         assert opened.read(opened.next_plan()) == written
 
 
-def test_new_partitions_are_noticed_and_read_from_their_beginning(kafka: KafkaBroker) -> None:
+def test_new_partitions_are_discovered_and_read_from_their_beginning(kafka: KafkaBroker) -> None:
     topic = new_topic(kafka, 1)
     source = builder(kafka, topic).set_starting_offsets(LATEST)
     source.set_property("partition.discovery.interval.ms", "100")
@@ -67,13 +67,13 @@ def test_new_partitions_are_noticed_and_read_from_their_beginning(kafka: KafkaBr
         assert opened.enumerator.positions() == {f"{topic}-0": 5, f"{topic}-1": 7}
 
 
-def test_partitions_that_came_while_no_job_ran_are_read_from_their_beginning(
+def test_partitions_created_while_no_job_ran_are_read_from_their_beginning(
     kafka: KafkaBroker,
 ) -> None:
     prefix = f"late-{uuid.uuid4().hex[:8]}"
     source = builder(kafka).set_topic_pattern(f"{prefix}.*").set_starting_offsets(LATEST).build()
     with Opened(source) as opened:
-        positions, memory = opened.enumerator.positions(), opened.enumerator.memory()
+        positions, memory = opened.enumerator.positions(), opened.enumerator.snapshot_state()
     assert positions == {}
     topic = kafka.create_topic(f"{prefix}-a", 1)
     written = produce(kafka, topic, {0: 4})
@@ -81,7 +81,7 @@ def test_partitions_that_came_while_no_job_ran_are_read_from_their_beginning(
         assert opened.all_there_is() == written
 
 
-def test_topics_no_longer_wanted_are_left_alone(
+def test_unsubscribed_topics_are_no_longer_read(
     kafka: KafkaBroker, filled: tuple[str, Records], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, _ = filled
@@ -91,10 +91,10 @@ def test_topics_no_longer_wanted_are_left_alone(
             f"{topic}-1": 0,
             f"{topic}-2": 0,
         }
-    assert "gone-0 is no longer read; it was at offset 7" in caplog.text
+    assert "gone-0 is no longer subscribed; its position was 7" in caplog.text
 
 
-def test_records_no_longer_retained_are_refused_at_the_start_and_while_running(
+def test_positions_before_retention_are_rejected_at_the_start_and_while_running(
     kafka: KafkaBroker,
 ) -> None:
     topic = new_topic(kafka, 1)
@@ -111,19 +111,17 @@ def test_records_no_longer_retained_are_refused_at_the_start_and_while_running(
         read(source, [SplitRange(f"{topic}-0", 10, 30)])
 
 
-def test_a_job_told_so_goes_on_behind_lost_records(
-    kafka: KafkaBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_may_skip_lost_records(kafka: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
     topic = new_topic(kafka, 1)
     written = produce(kafka, topic, {0: 30})
     delete_before(kafka, topic, 20)
     source = builder(kafka, topic).set_property("penstock.kafka.on-lost-records", "skip").build()
     with Opened(source, {f"{topic}-0": 5}) as opened:
         assert opened.all_there_is() == {f"{topic}-0": written[f"{topic}-0"][20:]}
-    assert "15 offsets are lost: the job goes on at offset 20 instead of 5" in caplog.text
+    assert "15 offsets are lost: the job continues at offset 20 instead of 5" in caplog.text
 
 
-def test_what_was_read_may_be_deleted(kafka: KafkaBroker) -> None:
+def test_records_already_read_may_be_deleted(kafka: KafkaBroker) -> None:
     topic = new_topic(kafka, 1)
     produce(kafka, topic, {0: 30})
     source = (
@@ -133,23 +131,23 @@ def test_what_was_read_may_be_deleted(kafka: KafkaBroker) -> None:
     )
     with Opened(source) as opened:
         opened.all_there_is()
-        positions, memory = opened.enumerator.positions(), opened.enumerator.memory()
+        positions, memory = opened.enumerator.positions(), opened.enumerator.snapshot_state()
     delete_before(kafka, topic, 20)
     with Opened(source, positions, memory) as opened:
         assert opened.enumerator.finished()
 
 
-def test_a_position_beyond_the_end_is_refused(
+def test_a_position_beyond_the_end_is_rejected(
     kafka: KafkaBroker, filled: tuple[str, Records], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enumerating, "_SETTLE_SECONDS", 0.3)
     topic, _ = filled
-    with pytest.raises(LostRecordsError, match="was made anew or lost its end"):
+    with pytest.raises(LostRecordsError, match="was created again or lost its end"):
         Opened(builder(kafka, topic).build(), {f"{topic}-0": 301})
 
 
-@pytest.mark.parametrize("how", ["refused", "told to go on", "pattern", "another cluster"])
-def test_a_topic_that_was_made_anew_is_not_read_from_the_middle(
+@pytest.mark.parametrize("how", ["rejected", "skip", "pattern", "another cluster"])
+def test_a_recreated_topic_is_not_read_from_the_middle(
     kafka: KafkaBroker, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     topic = new_topic(kafka, 1)
@@ -157,22 +155,24 @@ def test_a_topic_that_was_made_anew_is_not_read_from_the_middle(
     described = builder(kafka, *([] if how == "pattern" else [topic]))
     if how == "pattern":
         described.set_topic_pattern(topic)
-    if how == "told to go on":
+    if how == "skip":
         described.set_property("penstock.kafka.on-lost-records", "skip")
     source = described.build()
     with Opened(source) as opened:
         opened.all_there_is()
-        positions, memory = opened.enumerator.positions(), opened.enumerator.memory()
+        positions, memory = opened.enumerator.positions(), opened.enumerator.snapshot_state()
     with Opened(source, positions, memory) as again:
         assert again.enumerator.positions() == positions
-        memory = again.enumerator.memory()
+        memory = again.enumerator.snapshot_state()
     delete_topic(kafka, topic)
     kafka.create_topic(topic, 1)
     written = produce(kafka, topic, {0: 30})
     if how == "another cluster":
         memory = memory.replace(json.dumps(cluster_of(kafka)).encode(), b'"another"')
-    if how == "refused":
-        with pytest.raises(LostRecordsError, match=f"'{topic}'.*was deleted and made anew.*skip"):
+    if how == "rejected":
+        with pytest.raises(
+            LostRecordsError, match=f"'{topic}'.*was deleted and created again.*skip"
+        ):
             Opened(source, positions, memory)
         return
     with Opened(source, positions, memory) as restored:
@@ -180,7 +180,7 @@ def test_a_topic_that_was_made_anew_is_not_read_from_the_middle(
         assert restored.all_there_is() == {
             f"{topic}-0": expected[10:] if how == "another cluster" else expected
         }
-    assert ("the topic was made anew" in caplog.text) is (how != "another cluster")
+    assert ("the topic was recreated" in caplog.text) is (how != "another cluster")
 
 
 def cluster_of(kafka: KafkaBroker) -> str | None:
@@ -193,10 +193,10 @@ def test_missing_topics_are_named(kafka: KafkaBroker, monkeypatch: pytest.Monkey
         Opened(builder(kafka, "nowhere").build())
 
 
-def test_a_deleted_topic_that_was_named_is_named_as_missing_and_not_waited_for(
+def test_a_deleted_named_topic_is_reported_as_missing(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "_GONE_SECONDS", 0.3)
+    monkeypatch.setattr(watching, "_DELETED_SECONDS", 0.3)
     kept, other, only = (new_topic(kafka, 1) for _ in range(3))
     for topics in ((kept, other), (only,)):
         with Opened(builder(kafka, *topics).build()) as opened:
@@ -205,10 +205,10 @@ def test_a_deleted_topic_that_was_named_is_named_as_missing_and_not_waited_for(
                 opened.next_plan()
 
 
-def test_a_deleted_topic_of_a_pattern_does_not_hold_up_the_others_and_is_left_alone_then(
+def test_a_deleted_topic_of_a_pattern_is_dropped_and_does_not_delay_the_others(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watching, "_GONE_SECONDS", 3.0)
+    monkeypatch.setattr(watching, "_DELETED_SECONDS", 3.0)
     prefix = f"gone-{uuid.uuid4().hex[:8]}"
     kept, deleted = (kafka.create_topic(f"{prefix}-{name}", 1) for name in "ab")
     produce(kafka, deleted, {0: 3})
@@ -231,7 +231,7 @@ def test_a_deleted_topic_of_a_pattern_does_not_hold_up_the_others_and_is_left_al
         assert opened.read(opened.next_plan()) == written
 
 
-def test_a_restored_source_leaves_a_topic_alone_that_was_deleted_meanwhile(
+def test_a_restored_source_drops_a_topic_that_was_deleted_meanwhile(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(enumerating, "_SETTLE_SECONDS", 0.3)
@@ -246,7 +246,7 @@ def test_a_restored_source_leaves_a_topic_alone_that_was_deleted_meanwhile(
         Opened(builder(kafka, topic).build(), {f"{topic}-5": 7})
 
 
-def test_a_broker_that_does_not_answer_is_named_after_a_while() -> None:
+def test_an_unreachable_broker_is_reported_after_a_timeout() -> None:
     source = (
         KafkaSource.builder()
         .set_bootstrap_servers("127.0.0.1:1")
@@ -270,33 +270,33 @@ def test_a_killed_broker_is_waited_for(
     with Opened(builder(kafka, topic).set_group_id(f"g-{topic}").build()) as opened:
         found = opened.all_there_is()
         kafka.kill()
-        opened.until(lambda: "waiting for Kafka" in caplog.text)
+        opened.until(lambda: "Kafka is unreachable" in caplog.text)
         assert opened.enumerator.plan(10) == []
-        opened.enumerator.completed(opened.enumerator.positions())
+        opened.enumerator.notify_checkpoint_complete(opened.enumerator.positions())
         kafka.start()
         more = produce(kafka, topic, {0: 5}, first=10)
         found[f"{topic}-0"] += opened.read(opened.next_plan())[f"{topic}-0"]
         opened.until(lambda: committed(kafka, f"g-{topic}", topic, 1) == [10])
     assert found[f"{topic}-0"] == written[f"{topic}-0"] + more[f"{topic}-0"]
-    assert caplog.text.count("waiting for Kafka") == 1
-    assert "Kafka is back" in caplog.text
+    assert caplog.text.count("Kafka is unreachable") == 1
+    assert "Kafka is reachable again" in caplog.text
 
 
-def test_a_silent_broker_is_waited_for_and_does_not_hold_up_the_end(
+def test_an_unresponsive_broker_is_waited_for_and_does_not_delay_the_end(
     kafka: KafkaBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(kafka, 1)
     source = builder(kafka, topic).set_group_id(f"g-{topic}")
     source.set_property("default.api.timeout.ms", "2000")
     with Opened(source.build()) as opened:
-        # Longer than its session: it comes back with another epoch.
+        # Longer than its session: it returns with another epoch.
         kafka.pause()
-        opened.until(lambda: "waiting for Kafka" in caplog.text)
+        opened.until(lambda: "Kafka is unreachable" in caplog.text)
         kafka.resume()
         written = produce(kafka, topic, {0: 5})
         assert opened.read(opened.next_plan()) == written
         kafka.pause()
-        opened.enumerator.completed(opened.enumerator.positions())
+        opened.enumerator.notify_checkpoint_complete(opened.enumerator.positions())
         started = time.monotonic()
     # The client itself would wait for most of a minute.
     assert time.monotonic() - started < 40

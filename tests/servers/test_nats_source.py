@@ -1,6 +1,6 @@
 """A real JetStream stream, read by jobs that are killed from a server that is killed.
 
-What was published and what the server waits for is asked by plain nats-py, what came out is read
+What was published and what is unacknowledged is queried with plain nats-py, the output is read
 from plain files.
 """
 
@@ -29,14 +29,14 @@ from nats.js.errors import NotFoundError
 
 from penstock.common.serialization import ByteArraySchema
 from penstock.common.time import Duration
-from penstock.connectors.source import EnumeratorContext, SourceEnumerator
+from penstock.connectors.contracts.source import EnumeratorContext, SourceEnumerator
 from penstock.datastream.connectors.nats import NatsSource, NatsSourceBuilder
 from penstock.errors import (
     AcknowledgedRecordsError,
+    DifferentStreamError,
     MissingStreamError,
     NatsConnectionError,
-    OtherStreamError,
-    UnfitConsumerError,
+    UnsuitableConsumerError,
 )
 from penstock.testing.servers.free_port import free_port
 from penstock.testing.servers.nats_server import NatsServer
@@ -74,11 +74,11 @@ def publish(server: NatsServer, stream: str, payloads: list[bytes], subject: str
 
 
 def consumer_of(server: NatsServer, stream: str, durable: str) -> ConsumerInfo:
-    async def asked(jetstream: JetStreamContext) -> ConsumerInfo:
+    async def query(jetstream: JetStreamContext) -> ConsumerInfo:
         info: ConsumerInfo = await jetstream.consumer_info(stream, durable)
         return info
 
-    return on(server, asked)
+    return on(server, query)
 
 
 class Started:
@@ -144,7 +144,7 @@ def assert_each_once(output: Path, count: int) -> None:
 
 
 def assert_all_acknowledged(server: NatsServer, stream: str) -> None:
-    """The server takes acknowledgements in when it has time to."""
+    """Wait until the server has processed the acknowledgements."""
     end = time.monotonic() + 60
     while (consumer := consumer_of(server, stream, "counts")).num_ack_pending:
         assert time.monotonic() < end, consumer
@@ -167,9 +167,7 @@ def test_a_job_killed_around_acknowledgements_counts_each_message_once(
     assert_all_acknowledged(nats, "KILLED")
 
 
-def test_a_killed_server_costs_no_message_and_doubles_none(
-    nats: NatsServer, tmp_path: Path
-) -> None:
+def test_a_killed_server_loses_and_duplicates_no_message(nats: NatsServer, tmp_path: Path) -> None:
     publish(nats, "OUTAGE", [b"%d" % n for n in range(20_000)])
     spec = Spec(str(tmp_path), nats.url, "OUTAGE")
     started = Started(spec)
@@ -217,8 +215,8 @@ class Reader:
 
     def checkpoint(self) -> bytes:
         """Take a checkpoint that completes."""
-        memory = self.enumerator.memory()
-        self.enumerator.completed(self.enumerator.positions())
+        memory = self.enumerator.snapshot_state()
+        self.enumerator.notify_checkpoint_complete(self.enumerator.positions())
         return memory
 
     def close(self) -> None:
@@ -235,7 +233,7 @@ def readers(tmp_path: Path) -> Iterator[Callable[..., Reader]]:
     def start(builder: NatsSourceBuilder, memory: bytes | None = None) -> Reader:
         reader = Reader(builder.build(), tmp_path, f"a{len(made) + 1}")
         if memory is not None:
-            reader.enumerator.recall(memory)
+            reader.enumerator.restore_state(memory)
         reader.enumerator.start({})
         made.append(reader)
         return reader
@@ -256,7 +254,7 @@ def builder(server: NatsServer, stream: str) -> NatsSourceBuilder:
     )
 
 
-def test_a_filtered_stream_gives_its_subjects_only(
+def test_a_filtered_stream_only_has_its_subjects(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "FILTERED", [b"%d" % n for n in range(50)], "new")
@@ -271,12 +269,12 @@ def test_a_filtered_stream_gives_its_subjects_only(
     assert consumer_of(nats, "FILTERED", "job").ack_floor.stream_seq >= 61  # type: ignore[union-attr]
 
 
-def test_a_bounded_source_ends_behind_what_was_there_at_first(
+def test_a_bounded_source_ends_after_the_last_message_of_its_first_start(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "BOUNDED", [b"%d" % n for n in range(30)])
     first = readers(builder(nats, "BOUNDED"))
-    memory = first.enumerator.memory()
+    memory = first.enumerator.snapshot_state()
     publish(nats, "BOUNDED", [b"later"] * 5)
     assert len(first.read()) == 30
     first.close()
@@ -287,7 +285,7 @@ def test_a_bounded_source_ends_behind_what_was_there_at_first(
     assert consumer_of(nats, "BOUNDED", "job").ack_floor.stream_seq == 30  # type: ignore[union-attr]
 
 
-def test_an_unbounded_source_gives_what_comes(
+def test_an_unbounded_source_receives_new_messages(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "ENDLESS", [b"first"])
@@ -299,7 +297,7 @@ def test_an_unbounded_source_gives_what_comes(
     assert not reader.enumerator.finished()
 
 
-def test_messages_in_flight_for_longer_than_the_ack_wait_are_not_delivered_again(
+def test_messages_in_flight_for_longer_than_the_ack_wait_are_not_redelivered(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "SLOW", [b"%d" % n for n in range(20)])
@@ -310,7 +308,7 @@ def test_messages_in_flight_for_longer_than_the_ack_wait_are_not_delivered_again
     reader.checkpoint()
 
 
-def test_a_message_that_looks_like_an_answer_of_the_server_is_a_message(
+def test_a_message_that_looks_like_a_server_response_is_a_message(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "LOOKS", [])
@@ -319,7 +317,7 @@ def test_a_message_that_looks_like_an_answer_of_the_server_is_a_message(
     assert readers(builder(nats, "LOOKS")).read() == [""]
 
 
-def test_messages_too_large_for_one_request_come_in_several(
+def test_messages_too_large_for_one_request_are_received_in_several(
     nats: NatsServer, readers: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.connectors.nats.receiver._MAX_BYTES", 10_000)
@@ -330,15 +328,15 @@ def test_messages_too_large_for_one_request_come_in_several(
     reader.checkpoint()
 
 
-def test_what_a_killed_attempt_had_in_flight_comes_long_before_the_ack_wait(
+def test_what_a_killed_attempt_had_in_flight_is_redelivered_before_the_ack_wait(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "FLIGHT", [b"%d" % n for n in range(500)])
     patient = builder(nats, "FLIGHT").set_ack_wait(Duration.of_minutes(5))
     first = readers(patient)
     first.read()
-    # As if killed: nothing is given back.
-    first.enumerator._receiving._receiver.reject = lambda handles: None  # type: ignore[attr-defined]
+    # As if killed: nothing is rejected.
+    first.enumerator._loop._receiver.reject = lambda handles: None  # type: ignore[attr-defined]
     first.close()
     second = readers(patient)
     assert sorted(map(int, second.read())) == list(range(500))
@@ -346,7 +344,7 @@ def test_what_a_killed_attempt_had_in_flight_comes_long_before_the_ack_wait(
     second.checkpoint()
 
 
-def test_a_consumer_that_was_deleted_is_made_again_and_repeats_nothing(
+def test_a_deleted_consumer_is_recreated_and_duplicates_nothing(
     nats: NatsServer, readers: Callable[..., Reader]
 ) -> None:
     publish(nats, "DELETED", [b"%d" % n for n in range(20)])
@@ -361,9 +359,7 @@ def test_a_consumer_that_was_deleted_is_made_again_and_repeats_nothing(
     assert second.read(until=lambda: bool(second.records)) == ["new"]
 
 
-def test_a_stream_that_was_made_anew_is_refused(
-    nats: NatsServer, readers: Callable[..., Reader]
-) -> None:
+def test_a_recreated_stream_is_rejected(nats: NatsServer, readers: Callable[..., Reader]) -> None:
     publish(nats, "ANEW", [b"old"])
     reader = readers(builder(nats, "ANEW"))
     reader.read()
@@ -371,13 +367,13 @@ def test_a_stream_that_was_made_anew_is_refused(
     reader.close()
     on(nats, lambda jetstream: jetstream.delete_stream("ANEW"))
     publish(nats, "ANEW", [b"new"])
-    with pytest.raises(OtherStreamError, match="made at"):
+    with pytest.raises(DifferentStreamError, match="created at"):
         readers(builder(nats, "ANEW"), memory)
 
 
 @pytest.mark.parametrize("subject", [None, "OTHERS.all"], ids=["all", "filtered"])
 @pytest.mark.parametrize("retention", list(RetentionPolicy), ids=str)
-def test_a_snapshot_from_before_what_another_job_acknowledged_is_refused(
+def test_a_snapshot_from_before_what_another_job_acknowledged_is_rejected(
     nats: NatsServer,
     tmp_path: Path,
     retention: RetentionPolicy,
@@ -391,23 +387,23 @@ def test_a_snapshot_from_before_what_another_job_acknowledged_is_refused(
     one.enumerator.start({})
     on(nats, partial(publish_both, name="OTHERS", count=20))
     wait_until(lambda: one.enumerator.plan(5) != [])
-    savepoint = one.enumerator.memory()
+    savepoint = one.enumerator.snapshot_state()
     one.read(until=lambda: len(one.records) >= (15 if subject else 16))
     newest = one.checkpoint()
     one.close()
     other = Reader(source, tmp_path / "other")
-    other.enumerator.recall(newest)
+    other.enumerator.restore_state(newest)
     other.enumerator.start({})
     other.close()
     behind = Reader(source, tmp_path / "third")
-    behind.enumerator.recall(savepoint)
+    behind.enumerator.restore_state(savepoint)
     if retention == RetentionPolicy.LIMITS or subject is None:
         with pytest.raises(AcknowledgedRecordsError, match="the broker's message 22"):
             behind.enumerator.start({})
     else:
         behind.enumerator.start({})
         behind.close()
-        assert "messages that another job acknowledged would be missing" in caplog.text
+        assert "if another job acknowledged such messages" in caplog.text
 
 
 def wait_until(happens: Callable[[], bool]) -> None:
@@ -431,9 +427,7 @@ async def remake_stream(
     await jetstream.add_stream(name=name, subjects=[f"{name}.>"], retention=retention)
 
 
-def test_deleted_messages_are_no_reason_to_refuse_a_snapshot(
-    nats: NatsServer, tmp_path: Path
-) -> None:
+def test_deleted_messages_do_not_reject_a_snapshot(nats: NatsServer, tmp_path: Path) -> None:
     publish(nats, "HOLES", [b"%d" % n for n in range(10)])
     for number in (1, 4, 10):
         on(nats, partial(JetStreamContext.delete_msg, stream_name="HOLES", seq=number))
@@ -443,18 +437,18 @@ def test_deleted_messages_are_no_reason_to_refuse_a_snapshot(
     memory = one.checkpoint()
     one.close()
     other = Reader(builder(nats, "HOLES").build(), tmp_path / "other")
-    other.enumerator.recall(memory)
+    other.enumerator.restore_state(memory)
     other.enumerator.start({})
     assert other.read() == []
     other.close()
 
 
-def test_a_missing_stream_is_told(nats: NatsServer, readers: Callable[..., Reader]) -> None:
+def test_a_missing_stream_is_reported(nats: NatsServer, readers: Callable[..., Reader]) -> None:
     with pytest.raises(MissingStreamError, match="'NOWHERE'"):
         readers(builder(nats, "NOWHERE"))
 
 
-def test_a_server_that_is_not_there_is_told(
+def test_an_unreachable_server_is_reported(
     readers: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.connectors.nats.connection._CONNECT_SECONDS", 0.5)
@@ -470,17 +464,17 @@ def test_a_server_that_is_not_there_is_told(
     [
         (ConsumerConfig(max_deliver=5), "after 5 deliveries"),
         (ConsumerConfig(ack_policy=AckPolicy.ALL), "'all', not 'explicit'"),
-        (ConsumerConfig(deliver_subject="push"), "pushes messages to 'push'"),
-        (ConsumerConfig(filter_subject="UNFIT.x"), "it is for UNFIT.x and not for >"),
+        (ConsumerConfig(deliver_subject="push"), "push consumer .to 'push'"),
+        (ConsumerConfig(filter_subject="UNFIT.x"), "it filters UNFIT.x, not >"),
     ],
 )
-def test_a_consumer_that_would_lose_messages_is_refused(
+def test_a_consumer_that_would_lose_messages_is_rejected(
     nats: NatsServer, readers: Callable[..., Reader], config: ConsumerConfig, reason: str
 ) -> None:
     publish(nats, "UNFIT", [])
     on(nats, lambda jetstream: jetstream.add_consumer("UNFIT", config, durable_name="job"))
     try:
-        with pytest.raises(UnfitConsumerError, match=reason):
+        with pytest.raises(UnsuitableConsumerError, match=reason):
             readers(builder(nats, "UNFIT"))
     finally:
         on(nats, lambda jetstream: jetstream.delete_consumer("UNFIT", "job"))

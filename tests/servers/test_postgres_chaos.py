@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.connectors.committing import commit_all
+from penstock.connectors.contracts.committing import commit_all
 from penstock.testing.servers.cutting_proxy import CuttingProxy
-from tests.contracts.sink_world import Attempt, Case, files_in
+from tests.contracts.sink_harness import Attempt, Case, files_in
 from tests.servers.postgres_sink_case import lines_in, lines_sink, lines_table, prepared
 
 pytestmark = pytest.mark.postgres
@@ -49,7 +49,7 @@ class Run:
         self.position += 2
 
     def checkpoint(self) -> None:
-        self._owed += self._attempt.cut(len(self._completed)).committables
+        self._owed += self._attempt.snapshot(len(self._completed)).committables
         self._completed.append((self.position, list(self._owed)))
         self._commit(self._owed)
         self._owed = []
@@ -58,7 +58,7 @@ class Run:
                 self._committer.discard(self._completed[-3][1], self._held())
 
     def aborted_checkpoint(self) -> None:
-        self._owed += self._attempt.cut(1000 + len(self._completed)).committables
+        self._owed += self._attempt.snapshot(1000 + len(self._completed)).committables
 
     def finish(self) -> None:
         self.checkpoint()
@@ -79,7 +79,7 @@ class Run:
 
 
 class Cutter:
-    """Cuts all connections a moment after each step began, where the seed says so."""
+    """Cuts all connections shortly after a step began, chosen by the seed."""
 
     def __init__(self, proxy: CuttingProxy, chance: random.Random) -> None:
         self._proxy = proxy
@@ -101,7 +101,7 @@ class Cutter:
 
 @pytest.mark.parametrize("two_phase", [True, False])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_each_row_shows_once_however_often_connections_break(
+def test_each_row_appears_once_however_often_connections_break(
     postgres: Any, tmp_path: Path, seed: int, two_phase: bool
 ) -> None:
     chance = random.Random(seed)

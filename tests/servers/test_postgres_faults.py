@@ -1,4 +1,4 @@
-"""The PostgreSQL sink while servers and drivers are killed, stopped and cut off."""
+"""The PostgreSQL sink while servers and drivers are killed, paused and disconnected."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.connectors.committer import CommitOutcome, CommitRequest
-from penstock.connectors.committing import commit_all
+from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest
+from penstock.connectors.contracts.committing import commit_all
 from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.request_watch import request_with
-from tests.contracts.sink_world import Attempt, Case, files_in
+from tests.contracts.sink_harness import Attempt, Case, files_in
 from tests.servers.postgres_sink_case import (
     dsn_of,
     lines_in,
@@ -51,7 +51,7 @@ def is_copying(dsn: str) -> bool:
 
 
 def slow_inserts(dsn: str) -> None:
-    """Let every row take a moment, so that a COPY can be caught in the middle."""
+    """Slow down every row, so that a COPY can be interrupted in the middle."""
     run(
         dsn,
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
@@ -77,7 +77,7 @@ def test_a_server_killed_between_the_phases_loses_nothing(
     case = make(postgres, tmp_path)
     attempt = Attempt(case, tmp_path)
     attempt.publish([LARGE], ["b"])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     committer = attempt.committer()
     postgres.kill()
     request = CommitRequest(committables[0])
@@ -89,9 +89,7 @@ def test_a_server_killed_between_the_phases_loses_nothing(
     assert sorted(case.shown()) == ["b", LARGE]
 
 
-def test_a_server_killed_in_the_middle_of_a_copy_is_waited_for(
-    postgres: Any, tmp_path: Path
-) -> None:
+def test_a_server_killed_during_a_copy_is_waited_for(postgres: Any, tmp_path: Path) -> None:
     case = two_phase_case(postgres, tmp_path)
     dsn = dsn_of(case)
     slow_inserts(dsn)
@@ -99,7 +97,7 @@ def test_a_server_killed_in_the_middle_of_a_copy_is_waited_for(
     texts = [str(number) for number in range(100)]
     attempt.publish(texts, texts)
     cuts: list[Any] = []
-    pre_commit = attempt.publisher.at_barrier(1, roll_all=False)
+    pre_commit = attempt.publisher.at_barrier(1, flush=False)
     thread = threading.Thread(target=lambda: cuts.append(pre_commit()))
     thread.start()
     await_true(lambda: is_copying(dsn))
@@ -113,15 +111,13 @@ def test_a_server_killed_in_the_middle_of_a_copy_is_waited_for(
     assert case.leftovers() == []
 
 
-def test_a_server_that_stands_still_for_a_while_is_waited_for(
-    postgres: Any, tmp_path: Path
-) -> None:
+def test_a_server_that_is_paused_for_a_while_is_waited_for(postgres: Any, tmp_path: Path) -> None:
     case = two_phase_case(postgres, tmp_path)
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], [])
     postgres.pause()
     threading.Timer(1.0, postgres.resume).start()
-    attempt.commit(attempt.cut().committables)
+    attempt.commit(attempt.snapshot().committables)
     assert case.shown() == ["a"]
 
 
@@ -148,14 +144,14 @@ def between(postgres: Any, needle: bytes) -> Iterator[tuple[CuttingProxy, str, s
 @pytest.mark.parametrize(
     "needle", [b"BEGIN", b"SELECT attempt", b"penstock_ledger", b"COPY", b"PREPARE TRANSACTION"]
 )
-def test_a_connection_lost_anywhere_in_the_first_phase_is_made_up_for(
+def test_a_connection_lost_anywhere_in_the_first_phase_is_recovered(
     postgres: Any, tmp_path: Path, needle: bytes, loss: Loss
 ) -> None:
     with between(postgres, needle) as (proxy, through, dsn):
         attempt = Attempt(Case(lines_sink(through).build(), list), tmp_path)
         attempt.publish([LARGE], ["b"])
         proxy.cut_at(loss=loss)
-        committables = attempt.cut().committables
+        committables = attempt.snapshot().committables
         assert proxy.await_cut(0)
         assert len(prepared(dsn)) == 2
         assert attempt.commit(committables).committed == 2
@@ -164,13 +160,13 @@ def test_a_connection_lost_anywhere_in_the_first_phase_is_made_up_for(
 
 
 @pytest.mark.parametrize("loss", Loss)
-def test_a_commit_answered_by_a_lost_connection_is_not_repeated(
+def test_a_commit_whose_response_is_lost_is_not_repeated(
     postgres: Any, tmp_path: Path, loss: Loss
 ) -> None:
     with between(postgres, b"COMMIT PREPARED") as (proxy, through, dsn):
         attempt = Attempt(Case(lines_sink(through).build(), list), tmp_path)
         attempt.publish([LARGE], ["b"])
-        committables = attempt.cut().committables
+        committables = attempt.snapshot().committables
         proxy.cut_at(loss=loss)
         report = commit_patiently(attempt, committables)
         assert proxy.await_cut(0)
@@ -181,14 +177,14 @@ def test_a_commit_answered_by_a_lost_connection_is_not_repeated(
 
 @pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("needle", [b"FOR SHARE", b"penstock_ledger", b"COPY", b"COMMIT\0"])
-def test_a_connection_lost_anywhere_in_the_only_phase_is_made_up_for(
+def test_a_connection_lost_anywhere_in_the_only_phase_is_recovered(
     postgres: Any, tmp_path: Path, needle: bytes, loss: Loss
 ) -> None:
     with between(postgres, needle) as (proxy, through, dsn):
         case = Case(lines_sink(through).set_two_phase(False).build(), list)
         attempt = Attempt(case, tmp_path)
         attempt.publish([LARGE], ["b"])
-        committables = attempt.cut().committables
+        committables = attempt.snapshot().committables
         proxy.cut_at(loss=loss)
         report = commit_patiently(attempt, committables)
         assert proxy.await_cut(0)
@@ -196,7 +192,7 @@ def test_a_connection_lost_anywhere_in_the_only_phase_is_made_up_for(
         assert sorted(lines_in(dsn)) == ["b", LARGE]
 
 
-def test_an_upsert_answered_by_a_lost_connection_is_repeated_without_harm(
+def test_an_upsert_whose_response_is_lost_is_repeated_without_harm(
     postgres: Any, tmp_path: Path
 ) -> None:
     with between(postgres, b"COMMIT\0") as (proxy, through, dsn):
@@ -210,7 +206,7 @@ def test_an_upsert_answered_by_a_lost_connection_is_repeated_without_harm(
 
 
 @pytest.mark.parametrize("phases", ["two", "one"])
-def test_a_stopped_attempt_leaves_neither_rows_nor_locks_behind(
+def test_a_suspended_attempt_leaves_neither_rows_nor_locks(
     postgres: Any, tmp_path: Path, phases: str
 ) -> None:
     dsn = lines_table(postgres)
@@ -230,10 +226,10 @@ def test_a_stopped_attempt_leaves_neither_rows_nor_locks_behind(
         successor.sweep([])
         successor.publish(["successor"], [])
         zombie.send_signal(signal.SIGCONT)
-        told, _ = zombie.communicate("go on\n", timeout=60)
-        assert "took over with attempt a2" in told
+        output, _ = zombie.communicate("go on\n", timeout=60)
+        assert "took over with attempt a2" in output
         assert prepared(dsn) == []
-        successor.commit(successor.cut().committables)
+        successor.commit(successor.snapshot().committables)
         run(dsn, "SET lock_timeout = '1s'; ALTER TABLE lines ADD more int")
         assert lines_in(dsn) == ["successor"]
     finally:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from penstock.common.time import Duration
-from penstock.connectors.committer import CommitOutcome, CommitRequest, Committer
-from penstock.connectors.committing import commit_all
+from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest, Committer
+from penstock.connectors.contracts.committing import commit_all
 from penstock.connectors.postgres.database import Database, Dsn
-from penstock.connectors.postgres.identity import SinkIdentity
+from penstock.connectors.postgres.names import SinkIdentity
 from penstock.errors import CommitFailedError
-from tests.contracts.sink_world import Attempt, Case
+from tests.contracts.sink_harness import Attempt, Case
 from tests.servers.postgres_sink_case import (
     lines_in,
     lines_sink,
@@ -37,19 +37,19 @@ LARGE = "x" * 100_000
 def hasty_case(
     postgres: Any, *, two_phase: bool = True, by_key: bool = False, seconds: int = 1
 ) -> tuple[str, Case]:
-    """Give up a silent server after so long, and one that takes no connection after two seconds."""
+    """Time out an unresponsive server after this long, a connection attempt after 2 s."""
     dsn = lines_table(postgres)
     builder = lines_sink(make_conninfo(dsn, connect_timeout=2)).set_two_phase(two_phase)
     if by_key:
         run(dsn, "ALTER TABLE lines ADD PRIMARY KEY (text)")
         builder.set_key_columns("text")
-    return dsn, Case(builder.set_answer_timeout(Duration.of_seconds(seconds)).build(), list)
+    return dsn, Case(builder.set_response_timeout(Duration.of_seconds(seconds)).build(), list)
 
 
 def commit_something(attempt: Attempt, committer: Committer) -> None:
     """Let the committer have a connection that is open when the server begins to hang."""
     attempt.publish(["first"], [])
-    committables = attempt.cut(2).committables
+    committables = attempt.snapshot(2).committables
     commit_all(committer, committables, retries=0, pause=lambda _: None, step="the sink")
 
 
@@ -66,13 +66,13 @@ def hanging(postgres: Any, seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("two_phase", [True, False])
-def test_a_commit_is_not_kept_waiting_by_a_server_that_hangs(
+def test_a_commit_is_not_blocked_by_a_server_that_hangs(
     postgres: Any, tmp_path: Path, two_phase: bool, caplog: Any
 ) -> None:
     dsn, case = hasty_case(postgres, two_phase=two_phase, seconds=3)
     attempt = Attempt(case, tmp_path)
     attempt.publish([LARGE], ["b"])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     committer = attempt.committer()
     commit_something(attempt, committer)
     postgres.pause()
@@ -85,8 +85,8 @@ def test_a_commit_is_not_kept_waiting_by_a_server_that_hangs(
             committer.commit(requests)
         assert [r.outcome for r in requests] == [CommitOutcome.RETRY_LATER] * 2
         messages = [record.getMessage() for record in caplog.records]
-        assert [m for m in messages if "has been silent for" in m] != []
-        assert len([m for m in messages if "rows wait to be committed" in m]) == 1
+        assert [m for m in messages if "has not responded for" in m] != []
+        assert len([m for m in messages if "committing rows is retried" in m]) == 1
     finally:
         postgres.resume()
     report = commit_all(
@@ -98,28 +98,26 @@ def test_a_commit_is_not_kept_waiting_by_a_server_that_hangs(
     assert prepared(dsn) == []
 
 
-def test_a_commit_that_runs_out_of_retries_says_that_the_server_is_silent(
+def test_a_commit_without_retries_left_reports_an_unresponsive_server(
     postgres: Any, tmp_path: Path
 ) -> None:
     _, case = hasty_case(postgres)
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], [])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     committer = attempt.committer()
     commit_something(attempt, committer)
-    told = r"after 0 retries: OperationalError: the server was silent for 1 s"
+    message = r"after 0 retries: OperationalError: the server did not respond for 1 s"
     postgres.pause()
     try:
-        with pytest.raises(CommitFailedError, match=told):
+        with pytest.raises(CommitFailedError, match=message):
             commit_all(committer, committables, retries=0, pause=lambda _: None, step="the sink")
     finally:
         postgres.resume()
     committer.close()
 
 
-def test_a_server_that_hangs_in_the_middle_of_a_copy_is_waited_for(
-    postgres: Any, tmp_path: Path
-) -> None:
+def test_a_server_that_hangs_during_a_copy_is_waited_for(postgres: Any, tmp_path: Path) -> None:
     dsn, case = hasty_case(postgres)
     run(
         dsn,
@@ -131,7 +129,7 @@ def test_a_server_that_hangs_in_the_middle_of_a_copy_is_waited_for(
     texts = [str(number) for number in range(100)]
     attempt.publish(texts, texts)
     cuts: list[Any] = []
-    pre_commit = attempt.publisher.at_barrier(1, roll_all=False)
+    pre_commit = attempt.publisher.at_barrier(1, flush=False)
     thread = threading.Thread(target=lambda: cuts.append(pre_commit()))
     thread.start()
     time.sleep(0.2)
@@ -152,13 +150,13 @@ def test_upserts_wait_for_a_server_that_hangs(postgres: Any, tmp_path: Path) -> 
     assert sorted(lines_in(dsn)) == ["a", "b", LARGE]
 
 
-def test_a_server_that_says_something_now_and_then_is_not_given_up(postgres: Any) -> None:
+def test_a_server_that_responds_now_and_then_does_not_time_out(postgres: Any) -> None:
     identity = SinkIdentity("job", "birth", "step", "a1")
-    database = Database(Dsn(lines_table(postgres)), identity, max_retries=0, patience=3.0)
-    with database.connected("test") as connection:
+    database = Database(Dsn(lines_table(postgres)), identity, max_retries=0, response_timeout=3.0)
+    with closing(database.connect("test")) as connection:
         query = "SELECT repeat('x', 10000), pg_sleep({}) FROM generate_series(1, 9)"
         assert len(connection.execute(query.format(0.4)).fetchall()) == 9
-        with pytest.raises(psycopg.OperationalError, match="silent for 3 s"):
+        with pytest.raises(psycopg.OperationalError, match="did not respond for 3 s"):
             connection.execute("SELECT pg_sleep(30)")
         assert connection.closed
         with pytest.raises(psycopg.OperationalError):

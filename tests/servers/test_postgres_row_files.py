@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import CommitFailedError, CorruptStagedRecordsError
-from tests.contracts.sink_world import Attempt, Case, files_in
+from tests.contracts.sink_harness import Attempt, Case, files_in
 from tests.servers.postgres_sink_case import (
     dsn_of,
     prepared,
@@ -43,29 +43,29 @@ def damage(directory: Path) -> Path:
     return path
 
 
-def test_a_damaged_file_is_not_prepared(postgres: Any, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_not_prepared(postgres: Any, tmp_path: Path) -> None:
     case = two_phase_case(postgres, tmp_path)
     attempt = Attempt(case, tmp_path)
     attempt.publish([LARGE], [])
     path = damage(tmp_path)
     with pytest.raises(CorruptStagedRecordsError, match=r"checksum is .*put back") as caught:
-        attempt.cut()
+        attempt.snapshot()
     assert caught.value.place == str(path)
     assert prepared(dsn_of(case)) == []
 
 
-def test_a_damaged_file_is_not_committed(case: Case, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_not_committed(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish([LARGE], [])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     roll_back_all(dsn_of(case))
     path = damage(tmp_path)
-    with pytest.raises(CommitFailedError, match=re.escape(f"{path} is gone or damaged; put")):
+    with pytest.raises(CommitFailedError, match=re.escape(f"{path} is missing or damaged; put")):
         attempt.commit(committables)
     assert case.shown() == []
 
 
-def test_a_damaged_file_is_not_written_by_key(postgres: Any, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_not_upserted(postgres: Any, tmp_path: Path) -> None:
     case = upsert_case(postgres, tmp_path)
     attempt = Attempt(case, tmp_path)
     staged = attempt.stage(0, [LARGE])
@@ -79,12 +79,12 @@ def test_a_job_whose_directory_was_moved_commits_and_keeps_its_files(
     case: Case, tmp_path: Path
 ) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
-    attempt = Attempt(case, there, birth=tmp_path.name)
+    attempt = Attempt(case, there, job_instance=tmp_path.name)
     attempt.publish([LARGE], [])
-    committables = attempt.cut().committables
+    committables = attempt.snapshot().committables
     roll_back_all(dsn_of(case))
     there.rename(here)
-    successor = Attempt(case, here, "a2", birth=tmp_path.name)
+    successor = Attempt(case, here, "a2", job_instance=tmp_path.name)
     successor.sweep(committables)
     assert successor.commit(committables).committed == 1
     assert case.shown() == [LARGE]

@@ -1,4 +1,4 @@
-"""Values that go through a real table come back as they were."""
+"""Values written to a real table are read back unchanged."""
 # ruff: noqa: DTZ001 - timestamps without a time zone are one of the types
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.postgres.copy_text import LineEncoder
-from tests.contracts.sink_world import Attempt, Case
+from penstock.connectors.postgres.rows.text_encoder import LineEncoder
+from tests.contracts.sink_harness import Attempt, Case
 from tests.servers.postgres_sink_case import new_schema, run, sink_into
 
 pytestmark = pytest.mark.postgres
@@ -59,8 +59,8 @@ ROWS = st.lists(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=ROWS)
-def test_whatever_a_row_holds_comes_back(values_connection: Any, rows: list[Any]) -> None:
-    encode = LineEncoder(range(len(COLUMNS)), None).encode
+def test_any_row_is_read_back_unchanged(values_connection: Any, rows: list[Any]) -> None:
+    encode = LineEncoder(range(len(COLUMNS)), None).line
     cursor = values_connection.cursor()
     cursor.execute("TRUNCATE everything")
     names = ", ".join(COLUMNS)
@@ -80,7 +80,7 @@ def values_connection(postgres: Any) -> Any:
         yield connection
 
 
-def test_values_go_through_the_whole_sink(postgres: Any, tmp_path: Path) -> None:
+def test_values_pass_through_the_whole_sink(postgres: Any, tmp_path: Path) -> None:
     dsn = new_schema(postgres)
     columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
     run(dsn, "SET TimeZone = 'Asia/Tokyo'", f"CREATE TABLE everything ({columns})")
@@ -107,5 +107,5 @@ def test_values_go_through_the_whole_sink(postgres: Any, tmp_path: Path) -> None
     attempt = Attempt(case, tmp_path)
     nothing = tuple(itertools.repeat(None, len(row)))
     attempt.publish([row, nothing], [])  # type: ignore[list-item]
-    attempt.commit(attempt.cut().committables)
+    attempt.commit(attempt.snapshot().committables)
     assert run(dsn, "SELECT * FROM everything ORDER BY an_int") == [row, nothing]

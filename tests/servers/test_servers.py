@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from penstock.errors import ServerNotReadyError
-from penstock.testing.servers import family
+from penstock.testing.servers import process_tree
 from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.nats_server import NatsServer
@@ -74,7 +74,7 @@ def test_a_killed_broker_comes_back_with_what_was_committed_a_moment_before(
 
 
 @pytest.mark.kafka
-def test_a_paused_broker_answers_nobody_until_it_goes_on(kafka: KafkaBroker) -> None:
+def test_a_paused_broker_does_not_respond_until_it_is_resumed(kafka: KafkaBroker) -> None:
     topic = kafka.create_topic("paused")
     client = producer(kafka.bootstrap)
     client.produce(topic, b"before")
@@ -88,18 +88,18 @@ def test_a_paused_broker_answers_nobody_until_it_goes_on(kafka: KafkaBroker) -> 
 
 
 @pytest.mark.kafka
-def test_a_broker_that_makes_no_topic_in_time_is_quoted(
+def test_a_broker_that_does_not_create_a_topic_is_quoted(
     kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.pause()
-    monkeypatch.setattr(kafka, "patience", 0.0)
-    told = r"Kafka does not make topic 'late' \(.+\) after 0 s; the end of its log:\n.*\w"
-    with pytest.raises(ServerNotReadyError, match=told):
+    monkeypatch.setattr(kafka, "start_timeout_s", 0.0)
+    message = r"Kafka does not create topic 'late' \(.+\) after 0 s; the end of its log:\n.*\w"
+    with pytest.raises(ServerNotReadyError, match=message):
         kafka.create_topic("late")
 
 
 @pytest.mark.kafka
-def test_a_topic_has_the_settings_it_was_made_with(kafka: KafkaBroker) -> None:
+def test_a_topic_has_the_settings_it_was_created_with(kafka: KafkaBroker) -> None:
     kafka.create_topic("settings", 3, cleanup_policy="compact")
     with pytest.raises(KafkaException, match="already exists"):
         kafka.create_topic("settings")
@@ -121,7 +121,7 @@ def test_records_stay_however_old_their_timestamps_are() -> None:
 
 
 @pytest.mark.kafka
-def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once() -> None:
+def test_a_commit_whose_response_is_lost_is_retried_and_done_once() -> None:
     with (
         CuttingProxy(watching=kafka_request(KAFKA_END_TXN)) as proxy,
         made_or_skipped(lambda: KafkaBroker(advertised=proxy.port)) as broker,
@@ -146,7 +146,7 @@ def disk() -> Iterator[SmallDisk]:
 
 
 @pytest.mark.kafka
-def test_a_broker_with_a_full_disk_takes_nothing_and_loses_nothing(disk: SmallDisk) -> None:
+def test_a_broker_with_a_full_disk_accepts_nothing_and_loses_nothing(disk: SmallDisk) -> None:
     with made_or_skipped(lambda: KafkaBroker(data=disk.path / "data")) as broker:
         topic = broker.create_topic("full")
         client = producer(broker.bootstrap, **{"message.timeout.ms": 2000})
@@ -211,14 +211,14 @@ def test_killing_the_server_leaves_none_of_its_processes(
 ) -> None:
     assert postgres.pid is not None
     with psycopg.connect(table):
-        members = family.family(postgres.pid)
+        members = process_tree.tree(postgres.pid)
         postgres.kill()
     assert len(members) > 3
-    assert not any(family.alive(member) for member in members)
+    assert not any(process_tree.is_alive(member) for member in members)
 
 
 @pytest.mark.postgres
-def test_a_paused_server_is_silent_and_keeps_its_connections(
+def test_a_paused_server_does_not_respond_but_keeps_its_connections(
     postgres: PostgresServer, table: str
 ) -> None:
     with psycopg.connect(table) as connection:
@@ -232,7 +232,7 @@ def test_a_paused_server_is_silent_and_keeps_its_connections(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize(("loss", "committed_rows"), [(Loss.ANSWER, 1), (Loss.REQUEST, 0)])
-def test_a_commit_is_cut_behind_or_before_the_server(
+def test_a_commit_is_cut_after_or_before_the_server(
     postgres: PostgresServer, table: str, loss: Loss, committed_rows: int
 ) -> None:
     prepare(table, f"cut-{loss.value}")
@@ -303,7 +303,7 @@ def test_a_message_on_a_stream_survives_the_kill_of_the_server(nats: NatsServer)
 
 
 @pytest.mark.nats
-def test_a_server_that_does_not_come_up_says_why(nats: NatsServer) -> None:
+def test_a_server_that_does_not_start_reports_why(nats: NatsServer) -> None:
     with NatsServer() as other:
         other.stop()
         other.port = nats.port
@@ -313,12 +313,12 @@ def test_a_server_that_does_not_come_up_says_why(nats: NatsServer) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
-def test_a_database_that_cannot_come_to_its_place_says_what_to_do(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_installed_reports_what_to_do(tmp_path: Path) -> None:
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     server = PostgresServer(private / "database")
-    told = rf"only some users may enter {re.escape(str(private))}; set TMPDIR, or give"
-    with pytest.raises(ServerNotReadyError, match=told):
+    message = rf"which may not enter {re.escape(str(private))}; set TMPDIR to a directory"
+    with pytest.raises(ServerNotReadyError, match=message):
         server.start()
 
 
@@ -338,9 +338,9 @@ def test_a_server_dies_with_its_owner_even_while_it_is_paused(tmp_path: Path) ->
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
-        assert family.alive(pid)
+        assert process_tree.is_alive(pid)
         owner.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while family.alive(pid) and time.monotonic() < deadline:
+    while process_tree.is_alive(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not family.alive(pid)
+    assert not process_tree.is_alive(pid)

@@ -20,9 +20,13 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.testing.servers.kafka_files import KafkaFiles
+from penstock.common.config.configuration_file import set_global_overrides
+from penstock.testing.servers.kafka_broker import KafkaBroker
+from penstock.testing.servers.kafka_files import KafkaFiles, connector_jars
+from penstock.testing.servers.postgres_server import PostgresServer
 
 KAFKA_ORDERS = 20_000
+TABLE_ORDERS = 300
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -73,8 +77,36 @@ def rows_in(directory: Path) -> str:
     return "\n".join([f"staged {staged}, {commits > 1=}, {stumbled=}", *orders])
 
 
+def kafka_to_postgres() -> Iterator[tuple[str, dict[str, str | None]]]:
+    """Run the example on a topic with orders of two customers, and read its table."""
+    import psycopg
+    from confluent_kafka import Producer
+
+    with KafkaBroker() as broker, PostgresServer() as database:
+        broker.create_topic("orders", 2)
+        dsn = database.create_database("shop")
+        with psycopg.connect(dsn) as connection:
+            columns = "customer text, orders bigint, cents bigint"
+            connection.execute(f"CREATE TABLE totals ({columns})")
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for number in range(TABLE_ORDERS):
+            customer = ("ann", "bob")[number % 2]
+            order = json.dumps({"customer": customer, "cents": 10})
+            producer.produce("orders", order, key=customer)
+        producer.flush()
+        yield "kafka_to_postgres", run("kafka_to_postgres", broker.bootstrap, dsn, "--once")
+        with psycopg.connect(dsn) as connection:
+            rows = connection.execute("SELECT * FROM totals ORDER BY customer, orders").fetchall()
+        yield "table written", {"output": "\n".join(map(str, rows)), "error": None}
+
+
 def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     """Run everything; the demos run programs of their own, in processes of their own."""
+    has_kafka = KafkaFiles.in_cache().stamp.is_file()
+    if has_kafka:
+        # For the one session that all of these runs share.
+        set_global_overrides({"spark.jars": connector_jars()})
+    yield "first_program", run("first_program")
     (directory / "text.txt").write_text("to be or\nnot to be\n")
     yield "word_count", run("word_count", str(directory / "text.txt"))
     with server_of("a b a\r\nb a\nlast line without an end") as address:
@@ -91,18 +123,29 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
         (source / name).write_text(f"short\na long enough line of {name}\n")
     yield "files_to_files", run("files_to_files", str(source), str(target))
     yield "files written", {"output": lines_in(target), "error": None}
+    (directory / "json").mkdir()
+    orders = [(1, "tea", 2.5), (2, "ink", 9), (3, "tea", 3)]
+    lines = [json.dumps({"id": id_, "item": i, "price": p}) for id_, i, p in orders]
+    (directory / "json" / "orders.json").write_text("\n".join(lines) + "\n")
+    yield "json_files", run("json_files", str(directory / "json"), str(directory / "totals"))
+    yield "JSON written", {"output": lines_in(directory / "totals"), "error": None}
+    yield "late_data", run("late_data")
     yield "generator", run("generator", "4")
+    yield "notebook", run("notebook")
     yield "dataframe_source", run("dataframe_source")
     yield "alignment", run("alignment", str(directory / "alignment"))
     yield "sums written", {"output": lines_in(directory / "alignment/finished"), "error": None}
     yield "own_sink", run("own_sink", str(directory / "own_sink"))
     yield "rows written", {"output": rows_in(directory / "own_sink"), "error": None}
+    yield "spark_writer_sink", run("spark_writer_sink", str(directory / "spark_writer_sink"))
+    if has_kafka:
+        yield from kafka_to_postgres()
     yield "demo", run("demo")
     yield "barriers", run("barriers")
-    if KafkaFiles.in_cache().stamp.is_file():
+    if has_kafka:
         yield "kafka_demo", run("kafka_demo", str(KAFKA_ORDERS))
     left = [path.name for path in directory.glob("penstock-*")]
-    yield "left behind", {"output": "\n".join(left), "error": None}
+    yield "leftovers", {"output": "\n".join(left), "error": None}
 
 
 def main(results_path: Path) -> None:

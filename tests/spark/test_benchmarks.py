@@ -11,7 +11,7 @@ from benchmarks.report import markdown_sheet
 pytestmark = pytest.mark.spark
 
 
-def test_every_record_is_seen_at_every_hop_later_than_at_the_one_before() -> None:
+def test_every_record_is_seen_later_at_each_hop() -> None:
     found = latency.run(rate=100.0, steps=2, seconds=1.0, warm_up=0.5, parallelism=2)
     assert found["records"] == 100
     assert [len(hop) for hop in found["hops"]] == [100, 100]

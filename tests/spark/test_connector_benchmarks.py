@@ -45,7 +45,9 @@ def dsn(postgres: PostgresServer) -> str:
     return postgres.create_database(f"bench_{uuid.uuid4().hex[:8]}")
 
 
-def test_both_guarantees_and_the_query_count_alike(given: dict[str, Any], tmp_path: Path) -> None:
+def test_both_guarantees_and_the_query_have_the_same_counts(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
     checkpoints: dict[str, Any] = {"interval_s": 0.5, "directory": str(tmp_path / "counting")}
     ours = counting.run(**given, **checkpoints, keys=CUSTOMERS)
     query = spark_queries.run(**given, keys=CUSTOMERS, queries=["count"])
@@ -64,7 +66,7 @@ def test_the_source_and_the_query_read_everything(given: dict[str, Any]) -> None
     assert "Spark's own query, to a function in Python" in sheet
 
 
-def test_rows_are_copied_by_the_job_and_plainly(
+def test_rows_are_copied_by_the_job_and_by_a_plain_copy(
     given: dict[str, Any], dsn: str, tmp_path: Path
 ) -> None:
     checkpoints: dict[str, Any] = {"interval_s": 0.5, "directory": str(tmp_path / "rows")}
@@ -74,7 +76,7 @@ def test_rows_are_copied_by_the_job_and_plainly(
     assert "plain psycopg" in markdown_sheet(tables.rows_sheet([(given, found)]))
 
 
-def test_every_record_is_seen_behind_the_checkpoint_that_holds_it(
+def test_every_record_is_visible_after_its_checkpoint(
     given: dict[str, Any], dsn: str, tmp_path: Path
 ) -> None:
     found = visible.run(

@@ -82,7 +82,7 @@ def test_rows_keep_names_types_and_nulls(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_keys_behind_a_dataframe_have_state(spark: SparkSession, parallelism: int) -> None:
+def test_keyed_state_works_after_a_dataframe(spark: SparkSession, parallelism: int) -> None:
     df = spark.range(0, 900, numPartitions=7).selectExpr(
         "case when id % 10 = 0 then null else concat('k', id % 10) end as key",
         "cast(id as int) as n",
@@ -128,7 +128,7 @@ def test_a_dataframe_can_feed_two_branches_in_one_pass(spark: SparkSession) -> N
     assert passes.value == 20
 
 
-def test_an_error_behind_a_dataframe_names_step_and_row(spark: SparkSession) -> None:
+def test_an_error_after_a_dataframe_names_step_and_row(spark: SparkSession) -> None:
     df = spark.createDataFrame([("a", 0)], "key string, n int")
     stream = environment(1).from_dataframe(df).map(lambda row: 1 // row.n).name("divide")
     with pytest.raises(UserFunctionError, match=r"step 'divide' failed on record Row\(key='a'"):
@@ -137,11 +137,11 @@ def test_an_error_behind_a_dataframe_names_step_and_row(spark: SparkSession) -> 
 
 def test_a_streaming_dataframe_is_refused(spark: SparkSession) -> None:
     df = spark.readStream.format("rate").load()
-    with pytest.raises(InvalidJobError, match="takes a batch DataFrame; this one is a stream"):
+    with pytest.raises(InvalidJobError, match="needs a batch DataFrame; this one is streaming"):
         environment(1).from_dataframe(df)
 
 
-def test_a_channel_is_read_as_a_dataframe_while_the_job_goes_on(
+def test_a_channel_is_read_as_a_dataframe_while_the_job_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"

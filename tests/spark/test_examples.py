@@ -17,7 +17,7 @@ from penstock.cli.main import plans_of
 from penstock.testing.servers.kafka_files import KafkaFiles
 from tests.conftest import made_or_skipped
 from tests.spark import run_examples
-from tests.spark.run_examples import EXAMPLES, KAFKA_ORDERS
+from tests.spark.run_examples import EXAMPLES, KAFKA_ORDERS, TABLE_ORDERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -52,6 +52,18 @@ def printed(results: Results, name: str) -> list[str]:
     return [re.sub(r"^\d+> ", "", line) for line in results[name]["output"].splitlines()]
 
 
+def test_the_first_program_counts_words(results: Results) -> None:
+    lines = printed(results, "first_program")
+    assert sorted(lines) == [
+        "('be', 1)",
+        "('be', 2)",
+        "('not', 1)",
+        "('or', 1)",
+        "('to', 1)",
+        "('to', 2)",
+    ]
+
+
 def test_word_count_counts_a_file(results: Results) -> None:
     assert sorted(printed(results, "word_count")) == [
         "(be,1)",
@@ -80,20 +92,20 @@ def test_keyed_state_shows_all_states(results: Results) -> None:
     assert lines[4].startswith("bob: tea after milk, prices [1, 5], ")
 
 
-def test_window_aggregates_lose_no_sale_to_lateness(results: Results) -> None:
+def test_window_aggregates_and_late_sales_are_all_sales(results: Results) -> None:
     program = runpy.run_path(str(EXAMPLES / "window_aggregates.py"))
     total = sum(program["sale"](number)[2] for number in range(program["SALES"]))
     lines = results["window_aggregates"]["output"].splitlines()
     assert results["window_aggregates"]["error"] is None, results["window_aggregates"]["error"]
     for size in ("minute", "hour", "day"):
-        told = [line.partition("> ") for line in lines if re.match(rf"{size}(:\d+)?> ", line)]
-        last = {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for _, _, line in told}
+        found = [line.partition("> ") for line in lines if re.match(rf"{size}(:\d+)?> ", line)]
+        last = {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for _, _, line in found}
         late = [line for line in lines if re.match(rf"too late for its {size}(:\d+)?> ", line)]
         missed = sum(int(line.rstrip(")").rpartition(",")[2]) for line in late)
         assert sum(last.values()) + missed == total
 
 
-def test_fraud_is_a_small_charge_and_a_large_one_that_is_the_next_within_a_minute(
+def test_fraud_is_a_small_charge_followed_by_a_large_one_within_a_minute(
     results: Results,
 ) -> None:
     program = runpy.run_path(str(EXAMPLES / "fraud_patterns.py"))
@@ -117,7 +129,7 @@ def test_fraud_is_a_small_charge_and_a_large_one_that_is_the_next_within_a_minut
     assert sorted(re.sub(r"^alert(:\d+)?> ", "", line) for line in lines) == sorted(alerts)
 
 
-def test_online_learning_comes_near_the_truth_and_its_loss_falls(results: Results) -> None:
+def test_online_learning_approaches_the_truth_and_its_loss_falls(results: Results) -> None:
     program = runpy.run_path(str(EXAMPLES / "online_learning.py"))
     readings = [program["reading"](number) for number in range(program["EVENTS"])]
     lines = printed(results, "online_learning")
@@ -128,8 +140,8 @@ def test_online_learning_comes_near_the_truth_and_its_loss_falls(results: Result
             error = shown - (model[0] * x + model[1] * y + model[2] * one)
             losses.append(error**2)
             if number % 100 == 0:
-                told = ", ".join(f"{weight:.3f}" for weight in model)
-                due.append(f"{sensor}: mean loss {sum(losses[-100:]) / 100:.4f}, model [{told}]")
+                weights = ", ".join(f"{weight:.3f}" for weight in model)
+                due.append(f"{sensor}: mean loss {sum(losses[-100:]) / 100:.4f}, model [{weights}]")
             model = [w + 0.05 * error * v for w, v in zip(model, (x, y, one), strict=True)]
         hundreds = [line for line in lines if line.startswith(sensor)]
         assert hundreds == due
@@ -140,7 +152,7 @@ def test_online_learning_comes_near_the_truth_and_its_loss_falls(results: Result
         assert learned == pytest.approx(truth, abs=0.1)
 
 
-def test_history_is_the_last_visits_up_to_the_moment_of_the_query(results: Results) -> None:
+def test_history_is_the_last_visits_up_to_the_time_of_the_query(results: Results) -> None:
     program = runpy.run_path(str(EXAMPLES / "history.py"))
     visits = [program["visit"](number) for number in range(program["VISITS"])]
     due = []
@@ -174,6 +186,33 @@ def test_files_to_files_writes_complete_files(results: Results) -> None:
     ]
 
 
+def test_json_files_are_read_and_written(results: Results) -> None:
+    assert printed(results, "json_files") == []
+    assert [json.loads(line) for line in printed(results, "JSON written")] == [
+        {"item": "ink", "total": 9.0},
+        {"item": "tea", "total": 2.5},
+        {"item": "tea", "total": 5.5},
+    ]
+
+
+def test_late_data_has_the_same_late_record_in_every_run(results: Results) -> None:
+    assert printed(results, "late_data") == [
+        "mean> roof [0, 10): 2 readings, mean 20.5",
+        "late> (roof,5,19)",
+        "mean> roof [10, 20): 2 readings, mean 22.5",
+        "mean> roof [20, 30): 1 readings, mean 25.0",
+    ]
+
+
+def test_the_notebook_uses_its_session_while_a_job_runs(results: Results) -> None:
+    lines = printed(results, "notebook")
+    assert [line for line in lines if not line.isdecimal()] == [
+        "{'tea': 7, 'ink': 1}",
+        "RUNNING 10",
+        "CANCELED",
+    ]
+
+
 def test_generator_is_cancelled_with_its_counters(results: Results) -> None:
     lines = printed(results, "generator")
     assert lines[:2] == ["while it runs: RUNNING", "then: job 'dice' was cancelled"]
@@ -183,7 +222,7 @@ def test_generator_is_cancelled_with_its_counters(results: Results) -> None:
     assert thrown // 6 <= sixes <= thrown // 6 + 1
 
 
-def test_dataframe_source_goes_on_from_a_join(results: Results) -> None:
+def test_dataframe_source_processes_a_join(results: Results) -> None:
     assert printed(results, "dataframe_source") == ["[('ink', 9.0), ('tea', 17.5)]"]
 
 
@@ -195,14 +234,28 @@ def test_alignment_adds_up_both_sources(results: Results) -> None:
     )
 
 
-def test_own_sink_shows_each_order_once_though_the_job_failed(results: Results) -> None:
+def test_own_sink_writes_each_order_once_even_if_the_job_fails(results: Results) -> None:
     assert printed(results, "own_sink") == []
     how, *orders = printed(results, "rows written")
     assert how == "staged 0, commits > 1=True, stumbled=True"
     assert sorted(orders) == sorted(f"order {number}" for number in range(600))
 
 
-def test_demo_loses_and_doubles_nothing_though_its_driver_is_killed_twice(results: Results) -> None:
+def test_spark_writer_sink_writes_each_order_once_even_if_the_job_fails(results: Results) -> None:
+    assert printed(results, "spark_writer_sink") == ["150 rows, 150 orders"]
+
+
+@pytest.mark.kafka
+@pytest.mark.postgres
+def test_kafka_to_postgres_writes_the_running_total_of_each_customer(results: Results) -> None:
+    made_or_skipped(KafkaFiles.in_cache().required)
+    assert printed(results, "kafka_to_postgres") == []
+    each = range(1, TABLE_ORDERS // 2 + 1)
+    expected = [str((customer, n, 10 * n)) for customer in ("ann", "bob") for n in each]
+    assert printed(results, "table written") == expected
+
+
+def test_demo_is_exactly_once_with_two_killed_drivers(results: Results) -> None:
     lines = printed(results, "demo")
     assert "events in 8,000, results out 8,000, lost 0, duplicated 0, wrong 0" in lines
     assert sum("kill -9 " in line and line.endswith(", the driver") for line in lines) == 2
@@ -211,13 +264,13 @@ def test_demo_loses_and_doubles_nothing_though_its_driver_is_killed_twice(result
     assert any(re.search(r"checkpoint 1 +\d+\.\d\d s, +\d+\.\d KiB new", line) for line in lines)
 
 
-def test_unaligned_checkpoints_are_ten_times_shorter_and_what_they_hold_is_replayed(
+def test_unaligned_checkpoints_are_ten_times_shorter_and_in_flight_data_is_replayed(
     results: Results,
 ) -> None:
     lines = printed(results, "barriers")
     (shorter,) = [line for line in lines if line.startswith("under the full backlog ")]
     assert int(re.findall(r": (\d+) times shorter", shorter)[0]) >= 10
-    (replayed,) = [line for line in lines if line.endswith("were replayed behind the kill")]
+    (replayed,) = [line for line in lines if line.endswith("were replayed after the kill")]
     assert int(replayed.split()[0].replace(",", "")) > 1000
     assert "events in 18,100, lines out 18,100, lost 0, duplicated 0, wrong 0" in lines
     assert sum("kill -9 " in line and line.endswith(", the driver") for line in lines) == 1
@@ -226,7 +279,7 @@ def test_unaligned_checkpoints_are_ten_times_shorter_and_what_they_hold_is_repla
 
 @pytest.mark.kafka
 @pytest.mark.postgres
-def test_kafka_and_postgres_agree_though_each_part_is_killed(results: Results) -> None:
+def test_kafka_and_postgres_agree_after_each_part_was_killed(results: Results) -> None:
     made_or_skipped(KafkaFiles.in_cache().required)
     lines = printed(results, "kafka_demo")
     all_of_them = f"{KAFKA_ORDERS:,}"
@@ -237,14 +290,14 @@ def test_kafka_and_postgres_agree_though_each_part_is_killed(results: Results) -
     killed = [line.rpartition(", ")[2] for line in lines if "kill -9 " in line]
     assert killed[-4:] == ["the driver", "one of its Python workers", "the broker", "the database"]
     assert sum("supervisor: driver died (signal 9)" in line for line in lines) == 1
-    assert "prepared transactions left behind in the database: 0" in lines
+    assert "prepared transactions left in the database: 0" in lines
 
 
 def test_demos_clean_up(results: Results) -> None:
-    assert printed(results, "left behind") == []
+    assert printed(results, "leftovers") == []
 
 
-def test_the_demo_would_notice_what_is_lost_doubled_or_wrong(
+def test_the_demo_notices_lost_duplicated_and_wrong_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
@@ -264,7 +317,7 @@ def test_the_demo_would_notice_what_is_lost_doubled_or_wrong(
     assert verdict([good[0], good[1], "web-0,c1,east,999,350,2"]) == (1, 1, 1)
 
 
-def test_the_demo_of_barriers_would_notice_what_is_lost_doubled_or_wrong(
+def test_the_demo_of_barriers_notices_lost_duplicated_and_wrong_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
@@ -284,13 +337,13 @@ def test_the_demo_of_barriers_would_notice_what_is_lost_doubled_or_wrong(
 
     assert verdict(good) == (0, 0, 0)
     assert verdict(good[:3]) == (1, 0, 0)
-    assert verdict(good[1:]) == (1, 0, 3), "what comes behind a lost one has a wrong number"
+    assert verdict(good[1:]) == (1, 0, 3), "what follows a lost one has a wrong number"
     assert verdict([*good, "order-1,0,5,price-0"]) == (0, 1, 0)
     assert verdict([*good[:3], "order-1,0,5,price-0"]) == (0, 0, 1)
     assert verdict([*good[:3], "order-1,0,4,None"]) == (0, 0, 1)
 
 
-def test_the_kafka_demo_would_notice_what_is_lost_doubled_wrong_or_late(
+def test_the_kafka_demo_notices_lost_duplicated_wrong_and_late_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))

@@ -23,9 +23,9 @@ from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.functions import CheckpointListener
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import UserFunctionError
-from penstock.graph.groups import Transport
+from penstock.graph.regions import Transport
 from penstock.spark.session import open_session
-from penstock.spark.transport import settle_transport, why_unfit
+from penstock.spark.transport import resolve_transport, shuffle_obstacle
 from penstock.testing import Burst, Pause, ScriptedSource, read_lines
 
 pytestmark = pytest.mark.spark
@@ -40,13 +40,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def environment(spark: SparkSession, **settings: str) -> StreamExecutionEnvironment:
-    told = {
+    settings = {
         "penstock.exchange": "shuffle",
         "penstock.micro-batch.initial-records": "500",
         "penstock.micro-batch.max-records": "500",
         **settings,
     }
-    configuration = Configuration.from_dict(told)
+    configuration = Configuration.from_dict(settings)
     return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
 
 
@@ -56,7 +56,7 @@ def numbers(env: StreamExecutionEnvironment, count: int) -> Any:
 
 
 class Numbered(KeyedProcessFunction[Any, Any, Any]):
-    """Numbers the records of each key; dies where it is told to, if nobody has died there yet."""
+    """Numbers the records of each key; dies at a chosen record, once."""
 
     def __init__(self, dies_at: int | None = None, grave: Path | None = None) -> None:
         self._dies_at = dies_at
@@ -99,7 +99,7 @@ def test_a_dataframe_is_read_in_the_same_job(spark: SparkSession) -> None:
     assert sorted(value for _, value, _ in found) == list(range(2000))
 
 
-def test_what_a_function_raises_arrives_as_it_is(spark: SparkSession) -> None:
+def test_an_error_of_a_function_keeps_its_type(spark: SparkSession) -> None:
     env = environment(spark)
     numbers(env, 100).rebalance().map(lambda n: 1 // (n - 7)).name("divide").key_by(
         lambda n: n
@@ -135,7 +135,7 @@ def test_a_killed_worker_and_a_restart_lose_nothing(spark: SparkSession, tmp_pat
     assert sorted(read_lines(tmp_path / "out")) == sorted(expected)
 
 
-def test_nothing_that_was_shuffled_is_left(spark: SparkSession) -> None:
+def test_shuffle_files_are_removed(spark: SparkSession) -> None:
     local = Path(spark.conf.get("spark.local.dir") or "")
     # What a DataFrame of another test has shuffled stays until the JVM collects its garbage.
     before = set(local.rglob("shuffle_*.data"))
@@ -153,16 +153,16 @@ def test_nothing_that_was_shuffled_is_left(spark: SparkSession) -> None:
     assert left() == []
 
 
-def test_the_session_made_here_may_shuffle_and_another_may_not(spark: SparkSession) -> None:
+def test_a_session_of_penstock_may_shuffle_and_another_may_not(spark: SparkSession) -> None:
     conf = dict(spark.sparkContext.getConf().getAll())
-    assert why_unfit(conf) is None
-    assert settle_transport(spark, None) is Transport.CHANNEL
-    assert settle_transport(spark, Transport.SHUFFLE) is Transport.SHUFFLE
+    assert shuffle_obstacle(conf) is None
+    assert resolve_transport(spark, None) is Transport.CHANNEL
+    assert resolve_transport(spark, Transport.SHUFFLE) is Transport.SHUFFLE
     del conf["spark.stage.maxConsecutiveAttempts"]
-    assert why_unfit(conf) is not None
+    assert shuffle_obstacle(conf) is not None
 
 
-def test_the_bench_of_exchanges_measures_both(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_exchange_benchmark_measures_both(spark: SparkSession, tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"rows": 500, "batches": 3, "rounds": 1}
     given = {**sizes, "files": 2, "cache": str(tmp_path)}
     found = exchange.run(**given)
@@ -171,15 +171,15 @@ def test_the_bench_of_exchanges_measures_both(spark: SparkSession, tmp_path: Pat
     assert "500" in markdown_sheet(exchange.sheet([(given, found)]))
 
 
-class Told(Numbered, CheckpointListener):
-    """Is told of checkpoints, in micro-batches that have no other reason, and closed."""
+class Notified(Numbered, CheckpointListener):
+    """Is notified of checkpoints in micro-batches without input, and closed."""
 
     def close(self) -> None:
         pass
 
 
 @pytest.mark.parametrize("way", ["channel", "shuffle"])
-def test_a_dataframe_is_read_once_though_functions_are_told_of_checkpoints(
+def test_a_dataframe_is_read_once_even_if_functions_are_notified_of_checkpoints(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
     env = environment(
@@ -192,8 +192,8 @@ def test_a_dataframe_is_read_once_though_functions_are_told_of_checkpoints(
         },
     )
     rows = env.from_dataframe(spark.createDataFrame([(n,) for n in range(20)], "n int"))
-    told = rows.key_by(lambda row: row.n % 3, Types.LONG()).process(Told())
-    told.map(str, Types.STRING()).sink_to(
+    numbered = rows.key_by(lambda row: row.n % 3, Types.LONG()).process(Notified())
+    numbered.map(str, Types.STRING()).sink_to(
         FileSink.for_row_format(tmp_path / "out", Encoder.simple_string_encoder()).build()
     )
     later = ScriptedSource([Pause(0.5), Burst([1]), Pause(0.5), Burst([2])], Types.LONG())

@@ -70,7 +70,7 @@ def into(path: Path, writers: Any) -> FileSink:
 
 
 @pytest.mark.parametrize("timestamps", ["INT96", "TIMESTAMP_MICROS"])
-def test_what_spark_writes_comes_back_to_spark(
+def test_files_of_spark_are_read_and_written_for_spark(
     spark: SparkSession, tmp_path: Path, timestamps: str
 ) -> None:
     spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)

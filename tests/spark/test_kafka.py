@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.source import SplitRange
+from penstock.connectors.contracts.source import SplitRange
 from penstock.datastream import (
     KeyedProcessFunction,
     ProcessFunction,
@@ -41,8 +41,8 @@ PARTS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 @pytest.fixture(scope="module")
 def spark(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     local = tmp_path_factory.mktemp("local")
-    told = {"spark.master": "local[2,4]", "spark.local.dir": str(local)}
-    session = open_session({**told, "spark.jars": connector_jars()})
+    settings = {"spark.master": "local[2,4]", "spark.local.dir": str(local)}
+    session = open_session({**settings, "spark.jars": connector_jars()})
     yield session
     session.stop()
 
@@ -91,13 +91,13 @@ def committed_ids() -> list[int]:
 def test_a_job_reads_every_committed_record_once(
     spark: SparkSession, kafka: KafkaBroker, topic: str, tmp_path: Path, exchange: str
 ) -> None:
-    told = {
+    settings = {
         "penstock.exchange": exchange,
         "penstock.micro-batch.initial-records": "400",
         "penstock.micro-batch.max-records": "400",
         "penstock.work-dir": str(tmp_path / "work"),
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(told))
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(2)
     order = Types.ROW_NAMED(["id"], [Types.INT()])
     schema = JsonRowDeserializationSchema.builder().type_info(order).build()
@@ -139,7 +139,7 @@ class Stamped(ProcessFunction[str, Any]):
 
 
 class LastOfAll(KeyedProcessFunction[str, Any, Any]):
-    """Tells what the watermark was when a key's timer fired."""
+    """Emits the watermark at the time when the timer of a key fired."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         ctx.timer_service().register_event_time_timer(value[1])
@@ -149,9 +149,7 @@ class LastOfAll(KeyedProcessFunction[str, Any, Any]):
         yield "timer", ctx.get_current_key(), timestamp
 
 
-def test_records_have_the_times_that_kafka_has_of_them(
-    spark: SparkSession, kafka: KafkaBroker
-) -> None:
+def test_records_have_their_kafka_timestamps(spark: SparkSession, kafka: KafkaBroker) -> None:
     name = kafka.create_topic(f"times-{uuid.uuid4().hex[:8]}", 2)
     client = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     written = [(f"{n % 2}/{n}", 1_000_000 + n * 10 + n % 2 * 500_000) for n in range(40)]

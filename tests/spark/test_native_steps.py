@@ -59,7 +59,7 @@ def dies_once(flag: Path) -> Callable[[Row], Row]:
 
 
 @pytest.mark.parametrize("way", ["channel", "shuffle"])
-def test_native_steps_give_what_python_gives_though_a_worker_is_killed(
+def test_native_steps_return_the_same_as_python_even_if_a_worker_is_killed(
     spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
     native = (
@@ -113,12 +113,12 @@ PLANS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     ),
     "union": (lambda df: df.union(df), "uses the stream more than once"),
     "itself": (lambda df: df.alias("a").join(df.alias("b"), "n"), "uses the stream more than once"),
-    "other rows": (lambda df: df.sparkSession.range(3).toDF("n"), "not made of the stream's rows"),
-    "batches": (lambda df: df.mapInArrow(lambda b: b, df.schema), "function of whole batches"),
-    "time": (lambda df: df.select(f.current_timestamp().alias("t")), "asks for the time"),
-    "no column": (lambda df: df.select("nobody"), r"failed to make its plan: .*nobody"),
-    "no frame": (lambda df: 7, "must give a DataFrame back; got 7"),
-    "two names": (lambda df: df.select("n", "n"), "two columns 'n'"),
+    "other rows": (lambda df: df.sparkSession.range(3).toDF("n"), "not derived from the stream"),
+    "batches": (lambda df: df.mapInArrow(lambda b: b, df.schema), "function on whole batches"),
+    "time": (lambda df: df.select(f.current_timestamp().alias("t")), "uses the current time"),
+    "no column": (lambda df: df.select("nobody"), r"failed to build its plan: .*nobody"),
+    "no frame": (lambda df: 7, "must return a DataFrame; got 7"),
+    "two names": (lambda df: df.select("n", "n"), "two columns named 'n'"),
 }
 
 
@@ -135,10 +135,13 @@ def test_a_plan_that_is_not_row_wise_is_refused_when_it_is_built(
     ("query", "said"),
     [
         ("SELECT * FROM stream WHERE n > (SELECT avg(n) FROM stream)", "more than once"),
-        ("SELECT d.* FROM stream s RIGHT JOIN dims d ON d.word = s.word", "inner or left outer"),
+        (
+            "SELECT d.* FROM stream s RIGHT JOIN dims d ON d.word = s.word",
+            "left outer join from",
+        ),
         ("SELECT s.* FROM stream s JOIN dims d ON d.word = s.word", r"BROADCAST\(name\)"),
         ("SELECT (SELECT max(n) FROM stream) AS m FROM dims", "this plan"),
-        ("SELEC", "failed to make its plan"),
+        ("SELEC", "failed to build its plan"),
     ],
     ids=["subquery", "right join", "large join", "value of all", "syntax"],
 )
@@ -151,7 +154,9 @@ def test_a_query_that_is_not_row_wise_is_refused_when_it_is_built(
 
 def test_a_stream_without_a_row_type_is_refused(spark: SparkSession) -> None:
     stream = environment().from_collection([1, 2], Types.LONG())
-    with pytest.raises(InvalidJobError, match=r"declared type.*ROW_NAMED.*type is Long"):
+    with pytest.raises(
+        InvalidJobError, match=r"declared type.*ROW_NAMED.*type of this one is Long"
+    ):
         stream.transform(lambda df: df)
 
 

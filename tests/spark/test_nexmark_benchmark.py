@@ -15,7 +15,7 @@ from benchmarks.nexmark.plan import HASHMAP, SPARK, Run
 from benchmarks.nexmark.tables import sheet
 from benchmarks.report import markdown_sheet
 
-from penstock.common.pyflink_names import PyFlinkNames
+from penstock.common.pyflink.import_alias import PyFlinkImportAlias
 
 pytestmark = pytest.mark.spark
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def _names_end_with_the_test() -> Iterator[None]:
     yield
-    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkNames)]
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkImportAlias)]
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyflink"]:
         del sys.modules[name]
 
 
-def test_the_same_events_are_answered_alike_and_timed_as_a_whole(tmp_path: Path) -> None:
+def test_all_engines_give_the_same_answers_and_are_timed(tmp_path: Path) -> None:
     events = Events(1_000, 250, 50, str(tmp_path))
     events.generate()
     given: dict[str, Any] = {"check": asdict(events), "events": asdict(events), "parallelism": 2}

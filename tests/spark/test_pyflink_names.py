@@ -1,4 +1,4 @@
-"""A program whose imports say `pyflink`, in Spark's workers too."""
+"""A program that imports `pyflink`, under `penstock run --pyflink`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.quiet import CONFIGURE_LOGGING, assert_quiet
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 JOB = """
@@ -16,7 +18,7 @@ from pyflink.common import Types
 from pyflink.datastream import MapFunction, StreamExecutionEnvironment
 from pyflink.datastream import functions as f
 
-class InTheWorker(MapFunction):
+class InWorker(MapFunction):
     def map(self, value):
         import os
         from pyflink.common import Row
@@ -30,14 +32,14 @@ driver = os.getpid()
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
 words = env.from_collection(["a", "b"], Types.STRING()).key_by(lambda word: word)
-words.map(InTheWorker(), Types.ROW([Types.STRING(), Types.BOOLEAN()])).print()
+words.map(InWorker(), Types.ROW([Types.STRING(), Types.BOOLEAN()])).print()
 env.execute("words")
 """
 
 
-def test_functions_find_pyflink_in_workers_and_need_it_not_to_get_there(tmp_path: Path) -> None:
+def test_functions_import_pyflink_in_workers_and_spark_starts_quietly(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
-    job.write_text(JOB)
+    job.write_text(CONFIGURE_LOGGING + JOB)
     done = subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", "run", "--pyflink", str(job)],
         capture_output=True,
@@ -47,3 +49,4 @@ def test_functions_find_pyflink_in_workers_and_need_it_not_to_get_there(tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["+I[a,True]", "+I[b,True]"]
+    assert_quiet(done.stderr)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Configuration, TypeInformation, Types, WatermarkStrategy
-from penstock.connectors.source import (
+from penstock.connectors.contracts.source import (
     Boundedness,
     Chunk,
     EnumeratorContext,
-    Plan,
+    ReadPlan,
     SourceEnumerator,
     SparkRead,
     SparkSource,
@@ -62,7 +62,7 @@ class TextFiles(SparkSource):
             yield batch.column(0).to_pylist()
 
     def missing_reader(self) -> str:
-        return "there are no such files: buy some"
+        return "these files are not installed: install them"
 
 
 class OneAfterTheOther(SourceEnumerator):
@@ -75,10 +75,10 @@ class OneAfterTheOther(SourceEnumerator):
     def start(self, positions: Mapping[str, int]) -> None:
         self._next = positions.get("files", 0)
 
-    def plan(self, max_records: int) -> Plan:
+    def plan(self, max_records: int) -> ReadPlan:
         if self.finished():
             return []
-        plan: Plan = [[] for _ in range(self._parallelism)]
+        plan: ReadPlan = [[] for _ in range(self._parallelism)]
         for subtask in {0: [2], 1: [0, 1], 3: [0, 2]}[self._next]:
             plan[subtask].append(SplitRange(str(self._next), 0, 1))
             self._next += 1
@@ -138,5 +138,5 @@ def test_a_reader_that_spark_does_not_have_is_named(tmp_path: Path) -> None:
     env.enable_checkpointing(1000)  # with which jobs that fail start again
     source = TextFiles(tmp_path, reader="carrier-pigeon")
     env.from_source(source, WatermarkStrategy.no_watermarks(), "files").print()
-    with pytest.raises(RuntimeSetupError, match="buy some"):
+    with pytest.raises(RuntimeSetupError, match="install them"):
         env.execute("pigeons")

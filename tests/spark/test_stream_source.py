@@ -79,7 +79,7 @@ def fails_once(flag: Path, at: int) -> Callable[[int], int]:
     return check
 
 
-def test_a_query_that_fails_ends_the_attempt_and_goes_on_from_the_checkpoint(
+def test_a_failed_query_ends_the_attempt_and_resumes_from_the_checkpoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "in", range(4))
@@ -97,7 +97,7 @@ def test_a_query_that_fails_ends_the_attempt_and_goes_on_from_the_checkpoint(
     assert sorted(map(int, read_lines(tmp_path / "out"))) == list(range(4 * PER_FILE))
 
 
-def test_a_query_that_fails_is_told_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_query_is_reported_with_its_reason(spark: SparkSession, tmp_path: Path) -> None:
     write_files(tmp_path / "in", range(1))
     df = numbers(spark, tmp_path / "in").selectExpr("n DIV (n - 3) AS n")
     env = environment(tmp_path)
@@ -113,9 +113,7 @@ def wait_for_output(directory: Path) -> None:
         time.sleep(0.05)
 
 
-def test_a_savepoint_holds_the_query_wherever_it_is_moved_to(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_savepoint_with_a_query_can_be_moved(spark: SparkSession, tmp_path: Path) -> None:
     write_files(tmp_path / "in", range(2))
     env = environment(tmp_path)
     to_files(env, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=False)
@@ -128,11 +126,11 @@ def test_a_savepoint_holds_the_query_wherever_it_is_moved_to(
     write_files(tmp_path / "in", range(2, 4))
     again = environment(tmp_path, **{"execution.state-recovery.path": str(moved)})
     to_files(again, numbers(spark, tmp_path / "in"), tmp_path / "out", bounded=True)
-    again.execute("goes on")
+    again.execute("resumed")
     assert sorted(map(int, read_lines(tmp_path / "out"))) == list(range(4 * PER_FILE))
 
 
-def test_a_damaged_file_of_the_query_is_found_before_the_query_goes_on(
+def test_a_damaged_file_of_the_query_is_found_before_the_query_resumes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     write_files(tmp_path / "in", range(2))
@@ -154,12 +152,12 @@ def test_a_damaged_file_of_the_query_is_found_before_the_query_goes_on(
         again.execute("damaged")
 
 
-def test_what_is_no_stream_in_append_mode_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_without_append_mode_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     env = environment(tmp_path)
     rate = spark.readStream.format("rate").load()
     with pytest.raises(InvalidJobError, match=r"streaming DataFrame.*use from_dataframe\(\)"):
         env.from_stream(spark.range(3))
     with pytest.raises(InvalidJobError, match=r"append mode.*withWatermark\(\)"):
         env.from_stream(rate.groupBy("value").count())
-    with pytest.raises(InvalidJobError, match="leave '5 seconds' out"):
+    with pytest.raises(InvalidJobError, match="omit trigger='5 seconds'"):
         env.from_stream(rate, bounded=True, trigger="5 seconds")

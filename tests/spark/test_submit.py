@@ -29,9 +29,7 @@ for key in ("master", "locality.wait", "python.worker.reuse", "stage.maxConsecut
 """
 
 
-def test_what_spark_submit_was_told_counts_and_what_it_was_not_is_penstocks(
-    tmp_path: Path,
-) -> None:
+def test_settings_of_spark_submit_win_over_those_of_penstock(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     options = ["--master", "local[2,3]", "--conf", "spark.locality.wait=1s"]

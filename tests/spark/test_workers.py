@@ -1,4 +1,4 @@
-"""What a job asks of Spark's Python workers."""
+"""How a job uses Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def run_small_batches(env: StreamExecutionEnvironment) -> tuple[set[int], int]:
     return pids, len(batches)
 
 
-def test_workers_are_used_again_from_one_micro_batch_to_the_next() -> None:
+def test_workers_are_reused_by_the_next_micro_batch() -> None:
     configuration = Configuration.from_dict({"penstock.micro-batch.max-records": "200"})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     pids, batches = run_small_batches(env.set_parallelism(2))
     assert batches >= 10
-    # Two stages of two subtasks: more processes than that were thrown away and forked anew.
+    # Two stages of two subtasks: more processes would mean that workers were not reused.
     assert len(pids) <= 4

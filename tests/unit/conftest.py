@@ -1,4 +1,4 @@
-"""What the tests without Spark share."""
+"""Fixtures of the tests without Spark."""
 
 from __future__ import annotations
 

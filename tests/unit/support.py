@@ -1,4 +1,4 @@
-"""Programs in tests: an environment that runs in this process, and short ways to ask it."""
+"""Helpers for programs in tests: an environment that runs in this process, and its results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 from penstock.common import Configuration
 from penstock.datastream import DataStream, StreamExecutionEnvironment
-from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
+from penstock.graph.regions import PipelinedRegion
 from penstock.ids import StageId
-from penstock.job.launch import LaunchedJob, launch
+from penstock.job.launch import launch
+from penstock.job.launched_job import LaunchedJob
 from penstock.job.submitter import R, W
 from penstock.task.messages import Acknowledgement, Instruction
 from penstock.testing.inline import InlineSubmitter, run_inline
@@ -38,7 +39,7 @@ def plan_of(env: StreamExecutionEnvironment, name: str = "job") -> Plan:
 
 
 class WatchedSubmitter:
-    """Runs micro-batches inline and tells of each, before and after its tasks ran."""
+    """Runs micro-batches inline and calls hooks before and after the tasks of each."""
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
@@ -72,11 +73,11 @@ class WatchedSubmitter:
             self.after(instruction)
         return acks
 
-    def each(
+    def run_per_subtask(
         self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
     ) -> list[R]:
         assert self._inner is not None
-        made = self._inner.each(stage, purpose, function, work)
+        made = self._inner.run_per_subtask(stage, purpose, function, work)
         self.purposes += [purpose] * len(made)
         return made
 
@@ -88,7 +89,7 @@ class WatchedSubmitter:
 
     def _launch(self, plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
         def submitter(
-            groups: tuple[Group, ...], name: str, tasks: dict[StageId, bytes]
+            groups: tuple[PipelinedRegion, ...], name: str, tasks: dict[StageId, bytes]
         ) -> WatchedSubmitter:
             self._inner = InlineSubmitter(groups, tasks)
             return self
@@ -96,9 +97,11 @@ class WatchedSubmitter:
         return launch(plan, configuration, batch_mode, submitter)
 
 
-def eventually(told: Callable[[], bool], seconds: float = 20.0) -> None:
+def eventually(
+    condition: Callable[[], bool], seconds: float = 60.0, every_s: float = 0.005
+) -> None:
     """Wait until something is true."""
     end = time.monotonic() + seconds
-    while not told():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.005)
+    while not condition():
+        assert time.monotonic() < end, "timed out"
+        time.sleep(every_s)

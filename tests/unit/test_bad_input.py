@@ -1,4 +1,4 @@
-"""Everything a program can get wrong gives one message that its author can act on."""
+"""Every mistake in a program gives one message that its author can act on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 import penstock
 from penstock.common import Configuration, Row, Types
-from penstock.connectors.discard import DiscardingSink
-from penstock.connectors.ingestion_log import IngestionLog
+from penstock.connectors.discarding_sink import DiscardingSink
+from penstock.connectors.socket.ingestion_log import IngestionLog
 from penstock.datastream import (
     DataStream,
     FilterFunction,
@@ -123,7 +123,7 @@ STEPS: dict[str, Callable[[DataStream], DataStream]] = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_function_that_raises_is_shown_with_its_step_record_and_own_lines(step: str) -> None:
+def test_an_error_of_a_function_names_step_record_and_its_own_lines(step: str) -> None:
     error = failure_of(lambda s: STEPS[step](s).name("ratio").sink_to(DiscardingSink()))
     assert isinstance(error, UserFunctionError)
     first, *rest = str(error).splitlines()
@@ -206,10 +206,10 @@ def test_a_record_that_cannot_be_shown_does_not_hide_the_error() -> None:
     assert text.startswith("step 'x' failed on record <Unprintable whose repr raises")
 
 
-# A value that does not fit its declared type
+# A value that does not match its declared type
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
-MISFIT = "field 'f1' does not fit its declared type Integer; got 'x'"
+WRONG_TYPE = "field 'f1' does not match its declared type Integer; got 'x'"
 
 
 def misfit(_: Any) -> Any:
@@ -226,26 +226,26 @@ ENDS: dict[str, Callable[[DataStream], Any]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_value_that_does_not_fit_its_type_is_refused_at(end: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused_at(end: str) -> None:
     error = failure_of(lambda s: ENDS[end](s.map(misfit, PAIR).name("parse")))
     assert isinstance(error, StepError)
-    assert f"stopped on record ('a', 'x'): {MISFIT}" in str(error)
+    assert f"stopped on record ('a', 'x'): {WRONG_TYPE}" in str(error)
 
 
-def test_a_collected_value_must_fit_its_type() -> None:
+def test_a_collected_value_must_match_its_type() -> None:
     env = environment()
     with pytest.raises(StepError) as caught:
         collected(env.from_collection([0]).map(misfit, PAIR))
-    assert MISFIT in str(caught.value)
+    assert WRONG_TYPE in str(caught.value)
 
 
-def test_an_element_of_a_collection_must_fit_its_type() -> None:
+def test_an_element_of_a_collection_must_match_its_type() -> None:
     with pytest.raises(TypeMismatchError) as caught:
         environment().from_collection([("a", 1), misfit(0)], PAIR)
-    assert "field '[1].f1' does not fit its declared type Integer; got 'x'" in str(caught.value)
+    assert "field '[1].f1' does not match its declared type Integer; got 'x'" in str(caught.value)
 
 
-def test_a_discarding_sink_does_not_look_at_its_values() -> None:
+def test_a_discarding_sink_does_not_check_its_values() -> None:
     env = environment()
     env.from_collection([0]).map(misfit, PAIR).sink_to(DiscardingSink())
     env.execute()
@@ -263,23 +263,24 @@ class Updates(KeyedProcessFunction[Any, Any, Any]):
 
 
 @pytest.mark.parametrize("value", ["x", 2**40, 1.5])
-def test_a_value_that_does_not_fit_its_state_is_named_with_state_and_key(value: Any) -> None:
+def test_a_state_value_of_the_wrong_type_is_named_with_state_and_key(value: Any) -> None:
     text = text_of(lambda s: by_name(s).process(Updates(value)).name("sum").print(), ("a", 1))
     assert text == (
-        f"step 'sum', state 'amount', key 'a' does not fit its declared type Integer; got {value!r}"
+        "step 'sum', state 'amount', key 'a' does not match its declared type Integer; got "
+        f"{value!r}"
     )
 
 
-def test_a_key_that_does_not_fit_its_type_is_named() -> None:
+def test_a_key_of_the_wrong_type_is_named() -> None:
     text = text_of(lambda s: s.key_by(lambda r: r[0], Types.INT()).reduce(max).print())
     assert text.startswith("step 'key_by' stopped on record ('a', 1): ")
-    assert "does not fit its declared type Integer; got 'a'" in text
+    assert "does not match its declared type Integer; got 'a'" in text
 
 
 def test_a_row_with_other_names_than_its_type_is_refused() -> None:
     named = Types.ROW_NAMED(["name"], [Types.STRING()])
     text = text_of(lambda s: s.map(lambda r: Row(title="x"), named).rebalance().print())
-    assert "the record does not fit its declared type" in text
+    assert "the record does not match its declared type" in text
     assert "got Row(title='x')" in text
 
 
@@ -305,7 +306,7 @@ class DeclaresAnother(DeclaresTwice):
 def test_a_state_declared_twice_is_named_with_both_types(function: Any) -> None:
     error = failure_of(lambda s: by_name(s).process(function).name("sum").print())
     assert isinstance(error, StateDeclaredTwiceError)
-    assert str(error).startswith("step 'sum': state 'amount' is known as ")
+    assert str(error).startswith("step 'sum': state 'amount' was declared as ")
     assert "give one of the two another name" in str(error)
 
 
@@ -317,7 +318,7 @@ class Keyless(MapFunction[Any, Any]):
         return value
 
 
-def test_state_without_a_key_is_refused_with_the_way_out() -> None:
+def test_keyed_state_without_a_key_is_refused() -> None:
     text = text_of(lambda s: s.map(Keyless()).name("sum").print())
     assert "asks for keyed state but its stream has no key; put key_by() before it" in text
 
@@ -340,7 +341,9 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
     with pytest.raises(MissingPathError) as caught:
         FileSource.for_record_stream_format(StreamFormat.text_line_format(), missing)
-    assert str(caught.value) == f"path {missing!r} does not exist"
+    assert str(caught.value) == (
+        f"path {missing!r} does not exist; create it, or correct the path of the source"
+    )
 
 
 def test_an_unknown_configuration_key_is_named_with_the_nearest() -> None:
@@ -363,29 +366,29 @@ def unserializable(build: Callable[[DataStream], Any]) -> str:
     return str(error)
 
 
-def test_a_captured_global_that_cannot_travel_is_named() -> None:
+def test_a_captured_global_that_cannot_be_pickled_is_named() -> None:
     text = unserializable(lambda s: s.map(lambda r: (GLOBAL_LOCK, r)).name("locked").print())
-    assert text.startswith("step 'locked' cannot be shipped to the tasks: it captures ")
+    assert text.startswith("step 'locked' cannot be sent to the tasks: it captures ")
     assert "'GLOBAL_LOCK' = <unlocked _thread.lock" in text
     assert "cannot pickle '_thread.lock' object" in text
     assert text.endswith("create it in open() instead")
 
 
-def test_a_captured_local_that_cannot_travel_is_named() -> None:
+def test_a_captured_local_that_cannot_be_pickled_is_named() -> None:
     mine = {"inner": threading.Lock()}
     text = unserializable(lambda s: s.filter(lambda r: bool(mine)).print())
     assert "step 'Filter'" in text
     assert "'inner' = <unlocked _thread.lock" in text
 
 
-def test_a_field_that_cannot_travel_is_named() -> None:
+def test_a_field_that_cannot_be_pickled_is_named() -> None:
     function = FailsOutside("nowhere")
     function.__dict__["guard"] = threading.Lock()
     text = unserializable(lambda s: s.map(function).print())
     assert "'guard' = <unlocked _thread.lock" in text
 
 
-def test_a_global_used_by_a_method_that_cannot_travel_is_named() -> None:
+def test_a_global_used_by_a_method_that_cannot_be_pickled_is_named() -> None:
     class Locked(MapFunction[Any, Any]):
         def map(self, value: Any) -> Any:
             return GLOBAL_LOCK, value
@@ -394,14 +397,14 @@ def test_a_global_used_by_a_method_that_cannot_travel_is_named() -> None:
     assert "'GLOBAL_LOCK' = <unlocked _thread.lock" in text
 
 
-def test_a_key_selector_that_cannot_travel_is_named() -> None:
+def test_a_key_selector_that_cannot_be_pickled_is_named() -> None:
     mine = threading.Lock()
     text = unserializable(lambda s: s.key_by(lambda r: (mine, r)).reduce(max).print())
     assert "step 'key_by'" in text
     assert "'mine' = <unlocked _thread.lock" in text
 
 
-def test_a_record_that_cannot_travel_is_named_with_its_step() -> None:
+def test_a_record_that_cannot_be_pickled_is_named_with_its_step() -> None:
     text = text_of(lambda s: s.map(lambda r: (x for x in [r])).name("lazy").rebalance().print())
     assert text.startswith("step 'lazy' stopped on record <generator object")
     assert "it cannot be pickled" in text
@@ -420,14 +423,14 @@ def test_a_program_without_a_sink_is_refused() -> None:
         (lambda s: s.map("no function"), "map() needs a MapFunction or a callable"),
         (lambda s: s.process(DividesByKey()), "without keys needs a ProcessFunction"),
         (lambda s: by_name(s).process(DividesInProcess()), "needs a KeyedProcessFunction"),
-        (lambda s: by_name(s).rebalance(), "a keyed stream is dealt out by its key"),
-        (lambda s: by_name(s).name("x"), "key_by() is no step of its own"),
-        (lambda s: s.union(s).name("x"), "a union is no step of its own"),
+        (lambda s: by_name(s).rebalance(), "a keyed stream is partitioned by its key"),
+        (lambda s: by_name(s).name("x"), "key_by() is not a step"),
+        (lambda s: s.union(s).name("x"), "a union is not a step"),
         (lambda s: s.sink_to(print), "sink_to() needs a Sink"),
         (lambda s: s.set_parallelism(0), "parallelism must be a whole number of at least 1; got 0"),
     ],
 )
-def test_a_step_put_together_wrongly_is_refused_where_it_is_written(
+def test_a_wrongly_built_step_is_refused_where_it_is_written(
     build: Callable[[DataStream], Any], text: str
 ) -> None:
     with pytest.raises(InvalidJobError) as caught:
@@ -470,34 +473,32 @@ def test_a_java_that_is_too_old_is_refused_with_what_to_install(
     with pytest.raises(RuntimeSetupError) as caught:
         check_java()
     assert str(caught.value).startswith(
-        f"Spark needs Java 17 or newer, and {tmp_path}/bin/java is Java 11: install a newer JDK"
+        f"Spark needs Java 17 or newer, and {tmp_path}/bin/java is Java 11: install a JDK"
     )
 
 
-def test_a_java_that_is_new_enough_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recent_java_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, "21.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_java()
 
 
 @pytest.mark.parametrize("home", [None, "/nowhere"])
-def test_a_missing_java_is_told_with_what_to_install(
+def test_a_missing_java_is_reported_with_what_to_install(
     home: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     if home is not None:
         monkeypatch.setenv("JAVA_HOME", home)
-    where = "JAVA_HOME is '/nowhere' but has no bin/java" if home else "no `java` on PATH"
+    where = "JAVA_HOME is '/nowhere' but has no bin/java" if home else "`java` is not on PATH"
     with pytest.raises(RuntimeSetupError) as caught:
         check_java()
     assert where in str(caught.value)
     assert "install a JDK" in str(caught.value)
 
 
-def test_java_says_its_version_in_two_ways() -> None:
+def test_both_formats_of_java_versions_are_parsed() -> None:
     assert java_version('java version "1.8.0_292"') == 8
     assert java_version('openjdk version "17" 2021-09-14') == 17
     assert java_version("something else") is None

@@ -39,7 +39,7 @@ def run(**environment: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.split()
 
 
-def test_an_armed_process_dies_at_the_nth_time_and_a_restarted_one_lives(tmp_path: Path) -> None:
+def test_an_armed_process_dies_at_the_nth_time_and_a_restarted_one_does_not(tmp_path: Path) -> None:
     log, once = tmp_path / "log", tmp_path / "once"
     once.mkdir()
     environment = {
@@ -52,7 +52,7 @@ def test_an_armed_process_dies_at_the_nth_time_and_a_restarted_one_lives(tmp_pat
     assert log.read_text() == "job.finished\n"
 
 
-def test_a_point_fires_on_its_turn_only() -> None:
+def test_a_point_fires_only_the_nth_time() -> None:
     fired: list[int] = []
     reach(CrashPoint.JOB_FINISHED)
     arm(CrashPoint.JOB_FINISHED, 2, lambda: fired.append(1))
@@ -70,13 +70,13 @@ def test_a_disarmed_point_does_not_fire() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["nowhere", "job.finished:0", "job.finished:x", "job.finished:-1"]
+    "setting", ["nowhere", "job.finished:0", "job.finished:x", "job.finished:-1"]
 )
-def test_an_environment_that_names_no_point_is_refused(given: str) -> None:
+def test_an_environment_with_an_unknown_point_is_refused(setting: str) -> None:
     with pytest.raises(OptionValueError, match=r"PENSTOCK_CRASH_AT.*job\.finished"):
-        arm_from_environment({"PENSTOCK_CRASH_AT": given})
+        arm_from_environment({"PENSTOCK_CRASH_AT": setting})
     assert crash_points._armed is None
 
 
-def test_names_of_points_do_not_repeat() -> None:
+def test_names_of_points_are_unique() -> None:
     assert len({point.value for point in CrashPoint}) == len(CrashPoint.__members__)

@@ -40,7 +40,7 @@ def main() -> int:
 
 def _fetch(files: KafkaFiles) -> bool:
     if shutil.which("mvn") is None:
-        print("Kafka cannot be fetched: there is no mvn (Debian: apt-get install maven)")
+        print("Kafka cannot be fetched: mvn is not installed (Debian: apt-get install maven)")
         return False
     files.stamp.unlink(missing_ok=True)
     files.classes.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Record batches as functions see them: named columns of one declared type."""
+"""Record batches as functions see them: named columns of a declared type."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.channel.columns import Columns, Layout, column_type, decoder_for, encoder_for
+from penstock.channel.columns import Columns, RecordLayout, decoder_for, encoder_for
 from penstock.common.row import Row, RowKind
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
-
-__all__ = ["BatchShape", "shape_of"]
+from penstock.types.arrow import flat_type
 
 VALUE = "value"
-"""The one column of records that are no rows."""
+"""The only column of records that are not rows or tuples."""
 
 
-class BatchShape:
-    """How records of a type lie in a record batch: a column per field, or one for the record."""
+class BatchSchema:
+    """The schema of record batches of a type: a column per field, or one for the record."""
 
     def __init__(self, type_info: TypeInformation, arrow: pa.DataType) -> None:
         fields = list(arrow) if pa.types.is_struct(arrow) else [pa.field(VALUE, arrow)]
         # Only the fields of a row may be None.
         nullable = isinstance(type_info, RowTypeInfo)
         self.schema = pa.schema([field.with_nullable(nullable) for field in fields])
-        self._layout = Layout.SCALAR
+        self._layout = RecordLayout.SCALAR
         if pa.types.is_struct(arrow):
-            self._layout = Layout.ROW if nullable else Layout.TUPLE
+            self._layout = RecordLayout.ROW if nullable else RecordLayout.TUPLE
         self._encode = encoder_for(type_info)
         self._decode = decoder_for(type_info)
 
@@ -35,7 +34,7 @@ class BatchShape:
         """Return records as a batch.
 
         Raises:
-            TypeMismatchError: if a record does not fit its declared type.
+            TypeMismatchError: a record does not fit its declared type.
         """
         return self.batch(self._encode(records))
 
@@ -47,10 +46,10 @@ class BatchShape:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def columns(self, batch: Any) -> Columns:
-        """Return the columns of a batch that a function made, for a channel.
+        """Return the columns of a batch that a function returned.
 
         Raises:
-            ValueError: if they are not those of the type, and which they should be.
+            ValueError: they are not those of the type; names the expected ones.
         """
         if not isinstance(batch, pa.RecordBatch):
             message = f"process_batch() must yield record batches; it yielded {batch!r}"
@@ -59,11 +58,11 @@ class BatchShape:
         found = [(n, a.type) for n, a in zip(batch.schema.names, arrays, strict=True)]
         if found != [(field.name, field.type) for field in self.schema]:
             shown = ", ".join(f"{name}: {arrow}" for name, arrow in found)
-            message = f"it yielded the columns {shown}; its output_type says {self}"
+            message = f"it yielded the columns {shown}; its output_type has {self}"
             raise ValueError(message)
         for field, array in zip(self.schema, arrays, strict=True):
             if array.null_count and not field.nullable:
-                message = f"column {field.name} has nulls, which only the fields of a row may be"
+                message = f"column {field.name} has nulls; only fields of a Row may be null"
                 raise ValueError(message)
         return self._layout, arrays
 
@@ -75,7 +74,7 @@ class BatchShape:
         return ", ".join(f"{field.name}: {field.type}" for field in self.schema)
 
     def _arrays(self, records: list[Any]) -> list[pa.Array]:
-        if self._layout is Layout.SCALAR:
+        if self._layout is RecordLayout.SCALAR:
             return [pa.array(records, self.schema[0].type)]
         for record in records:
             if isinstance(record, Row) and record.get_row_kind() is not RowKind.INSERT:
@@ -85,10 +84,10 @@ class BatchShape:
         return [pa.array(v, field.type) for v, field in zip(fields, self.schema, strict=True)]
 
 
-def shape_of(type_info: TypeInformation | None) -> BatchShape | None:
-    """Return how records of a type lie in a batch, None if they have no columns."""
-    arrow = column_type(type_info)
-    return None if type_info is None or arrow is None else BatchShape(type_info, arrow)
+def batch_schema_for(type_info: TypeInformation | None) -> BatchSchema | None:
+    """Return the batch schema of a type, None if its records have no columns."""
+    arrow = flat_type(type_info)
+    return None if type_info is None or arrow is None else BatchSchema(type_info, arrow)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -1,14 +1,15 @@
-"""Records as Arrow columns and back.
+"""Encodes records as Arrow columns, and decodes them.
 
-Declared types give their columns; records without a declared type are looked at, and those
-that are all text, all numbers, or all flat tuples of such travel as columns too. Anything
-else is pickled record by record.
+A declared type determines the columns. For records without one they are inferred: records that are
+all texts, all numbers, or all flat tuples of such become columns too. Anything else is pickled
+record by record.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -17,19 +18,13 @@ import pyarrow as pa
 
 from penstock.common import pickling
 from penstock.common.row import Row, RowKind, rows_of
-from penstock.common.typeinfo import (
-    BasicType,
-    BasicTypeInfo,
-    PickledBytesTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
-from penstock.state.serializers import edge_serializer_for
+from penstock.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from penstock.types.arrow import flat_fields, flat_type
+from penstock.types.serializers import edge_serializer_for
 
 
-class Layout(Enum):
-    """How a segment's columns make up its records."""
+class RecordLayout(Enum):
+    """How the columns of a segment make up its records; the values are part of segment files."""
 
     SCALAR = "scalar"
     TUPLE = "tuple"
@@ -42,18 +37,7 @@ class Layout(Enum):
     """The same, and the keys are plain texts."""
 
 
-_ARROW: dict[BasicType, tuple[pa.DataType, frozenset[type]]] = {
-    BasicType.STRING: (pa.string(), frozenset({str})),
-    BasicType.BOOLEAN: (pa.bool_(), frozenset({bool})),
-    BasicType.BYTE: (pa.int8(), frozenset({int})),
-    BasicType.SHORT: (pa.int16(), frozenset({int})),
-    BasicType.INT: (pa.int32(), frozenset({int})),
-    BasicType.LONG: (pa.int64(), frozenset({int})),
-    BasicType.FLOAT: (pa.float32(), frozenset({float, int})),
-    BasicType.DOUBLE: (pa.float64(), frozenset({float, int})),
-}
-
-_LOOKED_AT: dict[type, pa.DataType] = {
+_INFERRED: dict[type | None, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
     float: pa.float64(),
@@ -61,87 +45,72 @@ _LOOKED_AT: dict[type, pa.DataType] = {
     bytes: pa.binary(),
 }
 
-Columns = tuple[Layout, list[pa.Array]]
+Columns = tuple[RecordLayout, list[pa.Array]]
 
 
 def encoder_for(type_info: TypeInformation | None) -> Callable[[Sequence[Any]], Columns]:
-    """Return the function that turns a list of such records into columns.
+    """Return the function that encodes records of a type as columns.
 
-    It raises TypeMismatchError for the first record that does not fit.
+    It raises TypeMismatchError for the first record that does not fit the type.
     """
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
-        return _encode_looking
-    if isinstance(type_info, BasicTypeInfo) and type_info.kind in _ARROW:
-        arrow, allowed = _ARROW[type_info.kind]
-        return _checked(
-            type_info, lambda records: (Layout.SCALAR, [_column(records, arrow, allowed)])
-        )
-    fields = _flat_fields(type_info)
-    if fields is not None:
-        layout = Layout.ROW if isinstance(type_info, RowTypeInfo) else Layout.TUPLE
-        names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else []
-        return _checked(type_info, _record_encoder(layout, fields, names))
-    encode = edge_serializer_for(type_info).encode
-    return lambda records: (Layout.TYPED, [pa.array(list(map(encode, records)), pa.binary())])
+        return _encode_inferred
+    to_columns = _column_encoder(type_info)
+    encode_one = None if to_columns else edge_serializer_for(type_info).encode
+
+    def encode(records: Sequence[Any]) -> Columns:
+        if to_columns is not None and records:
+            with suppress(_Unfit):
+                return to_columns(records)
+        # Raises for the record at fault; values like a subclass of str pass, but slowly.
+        encode = encode_one or edge_serializer_for(type_info).encode
+        return RecordLayout.TYPED, [pa.array(list(map(encode, records)), pa.binary())]
+
+    return encode
 
 
 def decoder_for(
     type_info: TypeInformation | None,
-) -> Callable[[Layout, Sequence[pa.Array]], list[Any]]:
-    """Return the function that turns columns back into records."""
+) -> Callable[[RecordLayout, Sequence[pa.Array]], list[Any]]:
+    """Return the function that decodes columns into records."""
 
-    def decode(layout: Layout, columns: Sequence[pa.Array]) -> list[Any]:
-        if layout is Layout.SCALAR:
+    def decode(layout: RecordLayout, columns: Sequence[pa.Array]) -> list[Any]:
+        if layout is RecordLayout.SCALAR:
             return columns[0].to_pylist()  # type: ignore[no-any-return]
-        if layout is Layout.TUPLE:
+        if layout is RecordLayout.TUPLE:
             return list(zip(*(c.to_pylist() for c in columns), strict=True))
-        if layout is Layout.ROW:
+        if layout is RecordLayout.ROW:
             assert isinstance(type_info, RowTypeInfo)
             return rows_of(type_info.field_names, [c.to_pylist() for c in columns])
-        decode_one = (
-            pickling.loads if layout is Layout.PICKLE else edge_serializer_for(type_info).decode
-        )
-        return list(map(decode_one, columns[0].to_pylist()))
+        if layout is RecordLayout.PICKLE:
+            return list(map(pickling.loads, columns[0].to_pylist()))
+        return list(map(edge_serializer_for(type_info).decode, columns[0].to_pylist()))
 
     return decode
 
 
-def column_type(type_info: TypeInformation | None) -> pa.DataType | None:
-    """Return the type of one column of such records, None if they do not fit into one as such.
-
-    Flat rows and tuples make a struct of their fields.
-    """
-    if isinstance(type_info, BasicTypeInfo):
-        return _ARROW[type_info.kind][0] if type_info.kind in _ARROW else None
-    fields = None if type_info is None else _flat_fields(type_info)
-    if fields is None:
-        return None
-    names = [f"f{i}" for i in range(len(fields))]
-    if isinstance(type_info, RowTypeInfo):
-        names = type_info.get_field_names()
-    return pa.struct([(name, arrow) for name, (arrow, _) in zip(names, fields, strict=True)])
+def _classes(arrow: pa.DataType, *, nullable: bool = False) -> frozenset[type]:
+    """Return the classes of values that go into a column as they are."""
+    if pa.types.is_floating(arrow):
+        classes: set[type] = {float, int}
+    else:
+        classes = {str if arrow == pa.string() else bool if arrow == pa.bool_() else int}
+    return frozenset(classes | {type(None)} if nullable else classes)
 
 
-def _flat_fields(
-    type_info: TypeInformation,
-) -> list[tuple[pa.DataType, frozenset[type]]] | None:
-    if not isinstance(type_info, (TupleTypeInfo, RowTypeInfo)) or not type_info.field_types:
-        return None
-    fields = []
-    for field in type_info.field_types:
-        if not (isinstance(field, BasicTypeInfo) and field.kind in _ARROW):
+def _column_encoder(type_info: TypeInformation) -> Callable[[Sequence[Any]], Columns] | None:
+    """Return the encoder of basic types and flat rows and tuples; it raises `_Unfit`."""
+    types, scalar = flat_fields(type_info), flat_type(type_info)
+    if types is None:
+        if scalar is None:
             return None
-        arrow, allowed = _ARROW[field.kind]
-        if isinstance(type_info, RowTypeInfo):
-            allowed = allowed | {type(None)}
-        fields.append((arrow, allowed))
-    return fields
-
-
-def _record_encoder(
-    layout: Layout, fields: list[tuple[pa.DataType, frozenset[type]]], names: list[str]
-) -> Callable[[Sequence[Any]], Columns]:
-    shapes = {Row, tuple} if layout is Layout.ROW else {tuple}
+        allowed = _classes(scalar)
+        return lambda records: (RecordLayout.SCALAR, [_column(records, scalar, allowed)])
+    is_row = isinstance(type_info, RowTypeInfo)
+    names = type_info.get_field_names() if isinstance(type_info, RowTypeInfo) else []
+    layout = RecordLayout.ROW if is_row else RecordLayout.TUPLE
+    shapes = {Row, tuple} if is_row else {tuple}
+    fields = [(arrow, _classes(arrow, nullable=is_row)) for arrow in types]
 
     def encode(records: Sequence[Any]) -> Columns:
         kinds = set(map(type, records))
@@ -161,17 +130,17 @@ def _record_encoder(
 
 
 def _by_column(records: Sequence[tuple[Any, ...]], width: int) -> Iterator[list[Any]]:
-    """Return the items of tuples, place by place; zip() would make an iterator of every record."""
+    """Return the items of tuples by column; zip() would create an iterator for every record."""
     return (list(map(operator.itemgetter(at), records)) for at in range(width))
 
 
 def _is_plain(row: Row, names: list[str]) -> bool:
-    """Say whether positions alone tell all about a row."""
+    """Return whether the values in order are all there is to a row."""
     return row._row_kind is RowKind.INSERT and getattr(row, "_fields", names) == names
 
 
 class _Unfit(Exception):
-    """Some record of the chunk does not fit; which one is found out record by record."""
+    """Some record of a chunk does not fit; the serializer finds out which one."""
 
 
 def _column(values: Sequence[Any], arrow: pa.DataType, allowed: frozenset[type]) -> pa.Array:
@@ -181,63 +150,40 @@ def _column(values: Sequence[Any], arrow: pa.DataType, allowed: frozenset[type])
         column = pa.array(values, arrow)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
         raise _Unfit from error
-    # Arrow makes an infinity of what 32 bits cannot hold.
+    # Arrow turns values that 32 bits cannot hold into infinities.
     if arrow == pa.float32() and np.isinf(column.to_numpy(zero_copy_only=False)).any():
         raise _Unfit
     return column
 
 
-def _checked(
-    type_info: TypeInformation, encode: Callable[[Sequence[Any]], Columns]
-) -> Callable[[Sequence[Any]], Columns]:
-    def checked(records: Sequence[Any]) -> Columns:
-        if not records:
-            return Layout.TYPED, [pa.array([], pa.binary())]
-        try:
-            return encode(records)
-        except _Unfit:
-            serializer = edge_serializer_for(type_info)
-            # Raises for the record at fault; a subclass of str or the like passes, slowly.
-            encoded = list(map(serializer.encode, records))
-            return Layout.TYPED, [pa.array(encoded, pa.binary())]
-
-    return checked
-
-
-def _encode_looking(records: Sequence[Any]) -> Columns:
+def _encode_inferred(records: Sequence[Any]) -> Columns:
     kinds = set(map(type, records))
-    if len(kinds) == 1:
-        kind = kinds.pop()
-        if kind in _LOOKED_AT:
-            column = _looked_at(records)
-            if column is not None:
-                return Layout.SCALAR, [column]
-        elif kind is tuple:
-            columns = _looked_at_tuples(records)
-            if columns is not None:
-                return Layout.TUPLE, columns
-    return Layout.PICKLE, [pa.array(list(map(pickling.dumps, records)), pa.binary())]
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind in _INFERRED and (column := exact_column(records, _INFERRED[kind])) is not None:
+        return RecordLayout.SCALAR, [column]
+    if kind is tuple and (columns := _inferred_tuples(records)) is not None:
+        return RecordLayout.TUPLE, columns
+    return RecordLayout.PICKLE, [pa.array(list(map(pickling.dumps, records)), pa.binary())]
 
 
-def _looked_at(values: Sequence[Any]) -> pa.Array | None:
-    kinds = set(map(type, values))
-    arrow = _LOOKED_AT.get(kinds.pop()) if len(kinds) == 1 else None
-    if arrow is None:
-        return None
-    try:
-        return pa.array(values, arrow)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        return None  # an int beyond 64 bits, a lone surrogate
-
-
-def _looked_at_tuples(records: Sequence[Any]) -> list[pa.Array] | None:
+def _inferred_tuples(records: Sequence[Any]) -> list[pa.Array] | None:
     lengths = set(map(len, records))
     if len(lengths) != 1 or 0 in lengths:
         return None
     columns = []
     for values in _by_column(records, lengths.pop()):
-        column = _looked_at(values)
+        kinds = set(map(type, values))
+        arrow = _INFERRED.get(kinds.pop()) if len(kinds) == 1 else None
+        column = None if arrow is None else exact_column(values, arrow)
         if column is None:
             return None
         columns.append(column)
     return columns
+
+
+def exact_column(values: Sequence[Any], arrow: pa.DataType) -> pa.Array | None:
+    """Return values as a column; None for an int beyond 64 bits or a lone surrogate."""
+    try:
+        return pa.array(values, arrow)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        return None

@@ -1,9 +1,9 @@
-"""The log of a channel, as the driver keeps it.
+"""The log of a channel, which the driver keeps in memory.
 
-One entry per published micro-batch of the producer, in order, with barriers and watermarks between
-them and one entry for the end of input. Barriers still come behind the end: a finished source
+It has one entry per published micro-batch of the producer, in order, with barriers and watermarks
+between them and one entry for the end of input. Barriers still follow the end: a finished source
 answers every checkpoint. The log is the consumer's input buffer: it is bounded, and an entry's
-files are deleted once its consumer has published what it made of them.
+files are deleted once its consumer has published the micro-batch that read them.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from penstock.ids import CheckpointId
 
 
 class EntryKind(Enum):
-    """What an entry of a channel's log stands for."""
+    """What an entry of a channel's log is."""
 
     DATA = "data"
     BARRIER = "barrier"
     WATERMARK = "watermark"
-    """No data, but news of event time."""
+    """A new watermark status without data."""
     END_OF_INPUT = "end of input"
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """What is known of the event time of a stream."""
+class WatermarkStatus:
+    """The watermark of a stream, and whether it is idle."""
 
     watermark: int = MIN_WATERMARK
-    """Nothing that comes is older, or as old."""
+    """All later records have a later timestamp."""
     is_idle: bool = False
-    """Whether nobody shall wait for it."""
+    """Whether the watermark of this stream is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One position of the log."""
+    """An entry of the log: data of a micro-batch, a barrier, a watermark, or the end of input."""
 
     kind: EntryKind
     segments: tuple[Segment, ...] = ()
     checkpoint: CheckpointId | None = None
     """Of a barrier: the checkpoint it belongs to."""
-    clock: Clock | None = None
-    """Of data and watermarks: what time it is in the stream behind the entry."""
+    watermark_status: WatermarkStatus | None = None
+    """Of data and watermarks: the status of the stream after the entry."""
 
     @property
     def rows(self) -> int:
@@ -62,30 +62,33 @@ class Entry:
         return sum(s.size for s in self.segments)
 
 
-END_OF_INPUT = Entry(EntryKind.END_OF_INPUT, clock=Clock(MAX_WATERMARK))
+END_OF_INPUT = Entry(EntryKind.END_OF_INPUT, watermark_status=WatermarkStatus(MAX_WATERMARK))
 
 
 def barrier(checkpoint: CheckpointId) -> Entry:
-    """Return the entry that divides what belongs to a checkpoint from what comes after it."""
+    """Return the barrier of a checkpoint."""
     return Entry(EntryKind.BARRIER, checkpoint=checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a channel may hold before its producer waits."""
+    """How much a channel may hold before its producer has to wait."""
 
     max_records: int
     max_bytes: int
     max_micro_batches: int = 2
-    """Of the consumer. Two keep it busy; more would not make it faster, and every barrier that is
-    aligned has to wait behind them."""
+    """Of the consumer. Two keep it busy; more would not make it faster, and would delay every
+    aligned barrier."""
 
 
 UNBOUNDED = Bounds(sys.maxsize, sys.maxsize)
 
 
 class ChannelLog:
-    """Entries not yet consumed for good; one thread appends, one other consumes."""
+    """The entries of a channel that the consumer has not consumed yet.
+
+    The producer's thread appends, the consumer's thread consumes; any thread may read.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self._lock = threading.Lock()
@@ -93,16 +96,19 @@ class ChannelLog:
         self._entries: deque[Entry] = deque()
         self._rows = 0
         self._bytes = 0
-        self._ended = False
-        self._position = 0
-        self._passed = CheckpointId(0)
-        self.wanted: int | None = None
-        """How many records the consumer likes to take at once, once it knows."""
+        self.position = 0
+        """How many entries have been consumed; for the consumer's thread."""
+        self.passed = CheckpointId(0)
+        """The highest barrier that the consumer has consumed, 0 if none."""
+        self.has_ended = False
+        """Whether the consumer has consumed the end of input."""
+        self.preferred_records: int | None = None
+        """How many records the consumer would like to read at once, once it knows."""
         self.is_light = False
-        """Whether the consumer's last micro-batch cost hardly more than an empty one."""
+        """Whether the consumer's last micro-batch took hardly longer than an empty one."""
 
     def append(self, entry: Entry) -> None:
-        """Add what the producer published."""
+        """Append an entry that the producer published."""
         with self._lock:
             self._entries.append(entry)
             self._rows += entry.rows
@@ -110,78 +116,65 @@ class ChannelLog:
 
     def pending(self) -> Sequence[Entry]:
         """Return all entries not yet consumed."""
-        with self._lock:
-            return tuple(self._entries)
+        return self.peek()[1]
 
-    def look(self) -> tuple[int, Sequence[Entry]]:
-        """Return the position of the first entry that waits, and all of them; for any thread."""
+    def peek(self) -> tuple[int, Sequence[Entry]]:
+        """Return the position of the first pending entry, and all pending entries."""
         with self._lock:
-            return self._position, tuple(self._entries)
+            return self.position, tuple(self._entries)
 
     @property
     def size(self) -> int:
-        """How many bytes wait in the channel."""
+        """How many bytes are pending."""
         return self._bytes
 
     @property
-    def position(self) -> int:
-        """How many entries have been consumed; asked by the consumer."""
-        return self._position
-
-    @property
-    def passed(self) -> CheckpointId:
-        """The highest barrier the consumer has consumed, 0 if none."""
-        return self._passed
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the consumer has seen the end of input."""
-        return self._ended
-
-    @property
-    def is_passing_on(self) -> bool:
-        """Whether the consumer has data, and will soon be through with it."""
+    def will_drain_soon(self) -> bool:
+        """Whether the consumer has data and will soon have processed it."""
         return self.is_light and self._rows > 0
 
     def is_full(self) -> bool:
-        """Whether the producer must not start another micro-batch; only data counts."""
+        """Whether the producer must not start another micro-batch; only data counts.
+
+        Read without the lock: a count that is a moment old only shifts the bound by one entry.
+        """
         most = self._bounds.max_records
-        if self.wanted is not None:
-            most = min(most, self._bounds.max_micro_batches * self.wanted)
+        if self.preferred_records is not None:
+            most = min(most, self._bounds.max_micro_batches * self.preferred_records)
         return self._rows >= most or self._bytes >= self._bounds.max_bytes
 
     def is_complete(self) -> bool:
         """Whether the producer will append no more data."""
         with self._lock:
-            return self._ended or any(e.kind is EntryKind.END_OF_INPUT for e in self._entries)
+            return self.has_ended or any(e.kind is EntryKind.END_OF_INPUT for e in self._entries)
 
     def consume(self, count: int) -> list[Entry]:
-        """Drop the first `count` entries, whose effects are published, and return them."""
+        """Remove and return the first `count` entries, whose micro-batch is published."""
         with self._lock:
             done = [self._entries.popleft() for _ in range(count)]
-            self._position += count
+            self.position += count
             for entry in done:
                 self._rows -= entry.rows
                 self._bytes -= entry.size
-                self._ended = self._ended or entry.kind is EntryKind.END_OF_INPUT
+                self.has_ended = self.has_ended or entry.kind is EntryKind.END_OF_INPUT
                 if entry.checkpoint is not None:
-                    self._passed = max(self._passed, entry.checkpoint)
+                    self.passed = max(self.passed, entry.checkpoint)
             return done
 
 
-def last_clock(entries: Sequence[Entry]) -> Clock | None:
-    """Return what some entries leave known of event time, None if they say nothing of it."""
-    clocks = [entry.clock for entry in entries if entry.clock is not None]
-    if not clocks:
+def latest_watermark_status(entries: Sequence[Entry]) -> WatermarkStatus | None:
+    """Return the watermark status after some entries, None if none of them has one."""
+    found = [status for entry in entries if (status := entry.watermark_status) is not None]
+    if not found:
         return None
-    return Clock(max(clock.watermark for clock in clocks), clocks[-1].is_idle)
+    return WatermarkStatus(max(status.watermark for status in found), found[-1].is_idle)
 
 
 def entries_to_take(entries: Sequence[Entry], max_records: int, most: int | None = None) -> int:
-    """Decide how many of some entries the next micro-batch takes from one input.
+    """Decide how many pending entries of one input the next micro-batch reads.
 
     At least one with data if there is any, then as many as fit, but no more than `most` with
-    data; what holds no data goes along with what stands before it.
+    data; entries without data are read together with those before them.
     """
     rows = with_data = 0
     for count, entry in enumerate(entries):

@@ -1,20 +1,20 @@
-"""Segment files: what one task hands to the subtasks of the next stage.
+"""Segment files: the records that one task writes for the subtasks of the next stage.
 
-A task writes one file per output channel; each consumer subtask owns some byte ranges of it,
-Arrow IPC streams, which it maps into memory. The ranges travel in the acknowledgement.
+A task writes one file per output channel; each consumer subtask reads some byte ranges of it,
+Arrow IPC streams, which it maps into memory. The acknowledgement of the task holds the ranges.
 """
 
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 
-from penstock.channel.columns import Columns, Layout
+from penstock.channel.columns import Columns, RecordLayout
 from penstock.errors import CorruptSegmentError
 
 _LAYOUT = b"penstock.layout"
@@ -44,8 +44,8 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
         return sum(s.rows for part in self.slices for s in part)
 
 
-class SliceWriter(Protocol):
-    """Takes the slices of one task for one channel, to wherever they go."""
+class SliceWriter(ABC):
+    """Writes the slices of one task for one channel."""
 
     def write(
         self,
@@ -58,15 +58,20 @@ class SliceWriter(Protocol):
 
         With their dictionary-encoded keys if keyed, and their event times if they have some.
         """
-        ...
+        data, rows = encode_slice(columns, key, times)
+        self._append(consumer, data, rows)
 
+    @abstractmethod
+    def _append(self, consumer: int, data: pa.Buffer, rows: int) -> None:
+        """Append an encoded slice."""
+
+    @abstractmethod
     def finish(self) -> Segment | None:
-        """End; return the segment file that was written, None if there is none."""
-        ...
+        """Close; return the segment file that was written, None if there is none."""
 
 
-class SegmentWriter:
-    """Writes one segment file; nothing is created before the first record."""
+class SegmentWriter(SliceWriter):
+    """Writes one segment file; the file is created with the first record."""
 
     def __init__(self, path: Path, consumers: int) -> None:
         self._path = path
@@ -74,15 +79,7 @@ class SegmentWriter:
         self._offset = 0
         self._slices: list[list[Slice]] = [[] for _ in range(consumers)]
 
-    def write(
-        self,
-        consumer: int,
-        columns: Columns,
-        key: pa.Array | None = None,
-        times: pa.Array | None = None,
-    ) -> None:
-        """Append records for one consumer, with their keys and event times if they have some."""
-        data, rows = encode_slice(columns, key, times)
+    def _append(self, consumer: int, data: pa.Buffer, rows: int) -> None:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = pa.OSFile(str(self._path), "wb")
@@ -91,20 +88,20 @@ class SegmentWriter:
         self._offset += data.size
 
     def finish(self) -> Segment | None:
-        """Close the file and say what is in it; None if no record was written."""
+        """Close the file; return its description, None if no record was written."""
         if self._file is None:
             return None
         self._file.close()
         return Segment(self._path.name, self._offset, self._slices)
 
 
-class SegmentPart:
-    """One slice as its consumer sees it."""
+class DecodedSlice:
+    """The records of one slice, as columns."""
 
     __slots__ = ("columns", "key", "layout", "rows", "times")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self.layout = Layout(batch.schema.metadata[_LAYOUT].decode())
+        self.layout = RecordLayout(batch.schema.metadata[_LAYOUT].decode())
         self.rows: int = batch.num_rows
         names, columns = batch.schema.names, batch.columns
         self.key: pa.DictionaryArray | None = None
@@ -115,8 +112,8 @@ class SegmentPart:
             self.times, columns = columns[0], columns[1:]
         self.columns: list[pa.Array] = columns
 
-    def shorten(self, rows: int) -> None:
-        """Leave out all but the first rows."""
+    def truncate(self, rows: int) -> None:
+        """Keep only the first rows."""
         if rows < self.rows:
             self.rows = rows
             self.key = None if self.key is None else self.key.slice(0, rows)
@@ -124,8 +121,8 @@ class SegmentPart:
             self.columns = [column.slice(0, rows) for column in self.columns]
 
 
-def read_slices(path: Path, slices: list[Slice]) -> Iterator[SegmentPart]:
-    """Yield the parts of a segment file, without copying them.
+def read_slices(path: Path, slices: list[Slice]) -> Iterator[DecodedSlice]:
+    """Yield some slices of a segment file, without copying them.
 
     Raises:
         CorruptSegmentError: the file is missing, too short, or its bytes have changed.
@@ -150,7 +147,7 @@ def read_slices(path: Path, slices: list[Slice]) -> Iterator[SegmentPart]:
 def encode_slice(
     columns: Columns, key: pa.Array | None, times: pa.Array | None = None
 ) -> tuple[pa.Buffer, int]:
-    """Return records as the bytes of a slice, and how many they are."""
+    """Return records encoded as a slice, and their number."""
     layout, arrays = columns
     names = [f"v{i}" for i in range(len(arrays))]
     if times is not None:
@@ -165,7 +162,7 @@ def encode_slice(
     return sink.getvalue(), batch.num_rows
 
 
-def decode_slice(data: pa.Buffer) -> SegmentPart:
-    """Read the bytes of a slice, without copying them."""
+def decode_slice(data: pa.Buffer) -> DecodedSlice:
+    """Decode a slice, without copying its bytes."""
     with pa.ipc.open_stream(data) as stream:
-        return SegmentPart(stream.read_next_batch())
+        return DecodedSlice(stream.read_next_batch())

@@ -1,1 +1,1 @@
-"""Consistent snapshots of a whole job: barriers, the cut, the coordinator, what lies on disk."""
+"""Checkpoints of a whole job: barriers, the coordinator, and what is stored on disk."""

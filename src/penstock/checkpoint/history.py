@@ -1,45 +1,36 @@
-"""What is remembered of checkpoints, recoveries and failures, for people to look at.
+"""Keeps statistics of checkpoints, recoveries and failures for users to look at.
 
-Nothing here decides anything: a record that was lost or damaged is left out. Everything survives
-the driver, and only the newest records are kept.
+Nothing depends on them: a lost or damaged record is left out. Only the newest records are kept.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Generic, TypeVar
 
 import msgspec
 
-from penstock.checkpoint.metadata import ChannelStats, SubtaskStats
-from penstock.checkpoint.storage import Storage
-from penstock.checkpoint.story import StoryLine
-
-__all__ = [
-    "CheckpointRecord",
-    "ExceptionRecord",
-    "History",
-    "OperatorRecord",
-    "RecordStatus",
-    "Recovery",
-]
+from penstock.checkpoint.event_log import CheckpointEventRecord
+from penstock.checkpoint.storage.file_storage import Storage
+from penstock.checkpoint.storage.metadata import ChannelStats, SubtaskStats
 
 DIRECTORY = "history"
 _KEPT = 100
 
 
-class RecordStatus(StrEnum):
-    """How a checkpoint stands."""
+class CheckpointStatus(StrEnum):
+    """The status of a checkpoint."""
 
     PENDING = "PENDING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
 
 
-class OperatorRecord(msgspec.Struct, frozen=True):
-    """What a checkpoint cost one operator, by subtask and by input."""
+class OperatorStats(msgspec.Struct, frozen=True):
+    """Statistics of one operator, by subtask and by input."""
 
     uid: str
     name: str
@@ -47,31 +38,31 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     channels: list[ChannelStats] = []
 
 
-class CheckpointRecord(msgspec.Struct, frozen=True):
-    """One checkpoint or savepoint, whatever became of it."""
+class CheckpointStats(msgspec.Struct, frozen=True):
+    """Statistics of one checkpoint or savepoint, completed or not."""
 
     id: int
     kind: str
-    status: RecordStatus
+    status: CheckpointStatus
     attempt: str
     triggered: float
     duration_s: float = 0.0
     new_bytes: int = 0
     full_bytes: int = 0
-    operators: list[OperatorRecord] = []
+    operators: list[OperatorStats] = []
     path: str | None = None
     failure: str | None = None
-    story: list[StoryLine] = []
+    events: list[CheckpointEventRecord] = msgspec.field(default_factory=list, name="story")
     barriers: str = "aligned"
-    """How they were passed, a value of `cut.Passing`; the one they ended with."""
-    bytes_held: int = 0
-    """Of all channels, the most that waited behind barriers."""
+    """The value of the `BarrierHandling` that the checkpoint ended with."""
+    blocked_bytes: int = msgspec.field(default=0, name="bytes_held")
+    """Of all channels, the most bytes that were blocked after barriers."""
     in_flight_bytes: int = 0
-    """Of all channels, what barriers overtook and the checkpoint holds."""
+    """Of all channels, what barriers overtook and the checkpoint stores."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """One recovery, and what took how long; `checkpoint` is None if there was none yet."""
+    """The duration of one recovery, by part; `checkpoint` is None if there was none yet."""
 
     attempt: str
     checkpoint: int | None
@@ -85,7 +76,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 class ExceptionRecord(msgspec.Struct, frozen=True):
-    """One failure of a job; `step` is None if it belongs to none."""
+    """One failure of a job; `step` is None if it belongs to no step."""
 
     time: float
     attempt: str
@@ -95,9 +86,9 @@ class ExceptionRecord(msgspec.Struct, frozen=True):
 
 
 class History:
-    """The records of one job. Only its driver writes, from any of its threads; anyone reads.
+    """The records of one job; only its driver writes, from any of its threads.
 
-    `storage` is the job's directory. Limits: how many records of each kind are kept.
+    `storage` is the job's directory. The limits say how many records of each kind are kept.
     """
 
     def __init__(
@@ -112,53 +103,52 @@ class History:
         self._recoveries = _Lines(storage, "recoveries.jsonl", Recovery, recoveries_kept)
         self._exceptions = _Lines(storage, "exceptions.jsonl", ExceptionRecord, exceptions_kept)
 
-    def write(self, record: CheckpointRecord) -> None:
-        """Keep the record of a checkpoint; a later one of the same id takes its place."""
+    def write(self, record: CheckpointStats) -> None:
+        """Write the statistics of a checkpoint, replacing those with the same id."""
         self._storage.replace(_path(record.id), msgspec.json.encode(record))
         paths = self._paths()
         for path in paths[: max(0, len(paths) - self._checkpoints_kept)]:
             self._storage.delete(path)
 
-    def checkpoints(self) -> list[CheckpointRecord]:
-        """Return what is kept of checkpoints, newest last."""
+    def checkpoints(self) -> list[CheckpointStats]:
+        """Return the statistics of checkpoints, newest last."""
         found = (self._read(path) for path in self._paths())
         return [record for record in found if record is not None]
 
-    def checkpoint(self, checkpoint: int) -> CheckpointRecord | None:
-        """Return what is kept of one checkpoint."""
+    def checkpoint(self, checkpoint: int) -> CheckpointStats | None:
+        """Return the statistics of one checkpoint."""
         return self._read(_path(checkpoint))
 
     def add_recovery(self, recovery: Recovery) -> None:
-        """Keep a recovery."""
+        """Add a recovery."""
         self._recoveries.add(recovery)
 
     def recoveries(self) -> list[Recovery]:
-        """Return what is kept of recoveries, newest last."""
+        """Return the recoveries, newest last."""
         return self._recoveries.read()
 
     def add_exception(self, record: ExceptionRecord) -> None:
-        """Keep a failure."""
+        """Add a failure."""
         self._exceptions.add(record)
 
     def exceptions(self) -> list[ExceptionRecord]:
-        """Return what is kept of failures, newest last."""
+        """Return the failures, newest last."""
         return self._exceptions.read()
 
     def _paths(self) -> list[str]:
         return [p for p in self._storage.list(DIRECTORY) if PurePosixPath(p).suffix == ".json"]
 
-    def _read(self, path: str) -> CheckpointRecord | None:
-        try:
-            return msgspec.json.decode(self._storage.read(path), type=CheckpointRecord)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return None
+    def _read(self, path: str) -> CheckpointStats | None:
+        with suppress(FileNotFoundError, msgspec.DecodeError):
+            return msgspec.json.decode(self._storage.read(path), type=CheckpointStats)
+        return None
 
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 class _Lines(Generic[_Record]):
-    """A file with a record per line, the newest last; written as a whole, so never torn."""
+    """A file with one record per line, newest last; replaced as a whole, so never torn."""
 
     def __init__(self, storage: Storage, name: str, kind: type[_Record], kept: int) -> None:
         self._storage = storage
@@ -169,8 +159,8 @@ class _Lines(Generic[_Record]):
 
     def add(self, record: _Record) -> None:
         with self._lock:
-            all_of_them = [*self.read(), record]
-            newest = all_of_them[max(0, len(all_of_them) - self._kept) :]
+            records = [*self.read(), record]
+            newest = records[max(0, len(records) - self._kept) :]
             lines = b"".join(msgspec.json.encode(r) + b"\n" for r in newest)
             self._storage.replace(self._path, lines)
 
@@ -179,14 +169,11 @@ class _Lines(Generic[_Record]):
             lines = self._storage.read(self._path).splitlines()
         except FileNotFoundError:
             return []
-        found = (self._decode(line) for line in lines)
-        return [record for record in found if record is not None]
-
-    def _decode(self, line: bytes) -> _Record | None:
-        try:
-            return msgspec.json.decode(line, type=self._kind)
-        except msgspec.DecodeError:
-            return None
+        found = []
+        for line in lines:
+            with suppress(msgspec.DecodeError):
+                found.append(msgspec.json.decode(line, type=self._kind))
+        return found
 
 
 def _path(checkpoint: int) -> str:

@@ -1,73 +1,65 @@
-"""What the configuration says about checkpoints and recovery, read once per job."""
+"""The settings of checkpoints and recovery, read from the configuration once per job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 
-from penstock.common import checkpoint_options as checkpoints
-from penstock.common import recovery_options as recovery
-from penstock.common.config_options import read
+from penstock.common.config import checkpoint_options as checkpoints
+from penstock.common.config import recovery_options as recovery
+from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
 from penstock.errors import ConfigurationError
 
-__all__ = [
-    "CheckpointSettings",
-    "ClaimMode",
-    "Guarantee",
-    "Retention",
-    "StorageKind",
-    "read_checkpoint_settings",
-]
-
 
 class Guarantee(Enum):
-    """What a record may do to state and output when the job fails and comes back."""
+    """How often a record affects state and output when the job fails and recovers."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
-    """Count once."""
+    """Once."""
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
-    """Count once or more; barriers hold nothing up."""
+    """Once or more; barriers block no input."""
     AT_MOST_ONCE = "AT_MOST_ONCE"
-    """Count once or not at all; sources are not rewound."""
+    """Once or not at all; sources are not rewound."""
 
 
 class Retention(Enum):
-    """What becomes of completed checkpoints when the job is cancelled."""
+    """What happens to completed checkpoints when the job is cancelled."""
 
     NO_EXTERNALIZED = "NO_EXTERNALIZED_CHECKPOINTS"
-    """They are the job's own, and go with it."""
+    """They are deleted with the job."""
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
-    """They go with it, and stay when it fails."""
+    """They are deleted, but stay when the job fails."""
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
     """They stay."""
 
 
 class ClaimMode(Enum):
-    """Whose the snapshot is that a job starts from."""
+    """Who owns the snapshot that a job starts from."""
 
     NO_CLAIM = "NO_CLAIM"
-    """Its owner's: none of its files is ever deleted, and the first checkpoint is full."""
+    """The user: none of its files is deleted, and the first checkpoint is full."""
     CLAIM = "CLAIM"
-    """The job's: it goes when it is subsumed."""
+    """The job: it is deleted when it is subsumed."""
 
 
 class StorageKind(Enum):
-    """Where the bytes of a checkpoint go."""
+    """Where the state of a checkpoint is stored."""
 
     JOBMANAGER = "jobmanager"
-    """Into the metadata, and with a directory that goes there; without one all is in memory."""
+    """In the metadata, which is in memory unless a directory is set."""
     FILESYSTEM = "filesystem"
-    """Into files of their own."""
+    """In files of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """Settings of one job's checkpoints; times in seconds.
+    """The settings of one job; times in seconds.
 
-    `enabled` says whether checkpoints come by themselves; savepoints can be asked for anyway.
-    `unaligned` is about checkpoints alone; `aligned_timeout_s` counts only with it.
+    `enabled` says whether checkpoints are periodic; savepoints can be requested in any case.
+    `unaligned` never applies to savepoints; `aligned_timeout_s` applies only with it.
     """
 
     enabled: bool
@@ -102,11 +94,15 @@ class CheckpointSettings:
 def read_checkpoint_settings(
     configuration: Configuration, *, batch_mode: bool = False
 ) -> CheckpointSettings:
-    """Read all there is to know; a job in BATCH mode takes no checkpoints, as in Flink.
+    """Read the settings; a job in BATCH mode takes no checkpoints, as in Flink.
 
     Raises:
-        ConfigurationError: two settings contradict each other, or a value is not of its kind.
+        ConfigurationError: two settings contradict each other, or a value is invalid.
     """
+
+    def seconds(option: ConfigOption[timedelta]) -> float:
+        return read(configuration, option).total_seconds()
+
     interval = read(configuration, checkpoints.CHECKPOINT_INTERVAL)
     records = read(configuration, checkpoints.CHECKPOINT_RECORDS)
     settings = CheckpointSettings(
@@ -114,13 +110,11 @@ def read_checkpoint_settings(
         interval_s=None if interval is None else interval.total_seconds(),
         records=records,
         mode=Guarantee(read(configuration, checkpoints.CHECKPOINTING_MODE)),
-        timeout_s=read(configuration, checkpoints.CHECKPOINT_TIMEOUT).total_seconds(),
-        min_pause_s=read(configuration, checkpoints.MIN_PAUSE).total_seconds(),
+        timeout_s=seconds(checkpoints.CHECKPOINT_TIMEOUT),
+        min_pause_s=seconds(checkpoints.MIN_PAUSE),
         max_concurrent=read(configuration, checkpoints.MAX_CONCURRENT_CHECKPOINTS),
         unaligned=not batch_mode and read(configuration, checkpoints.UNALIGNED_CHECKPOINTS),
-        aligned_timeout_s=read(
-            configuration, checkpoints.ALIGNED_CHECKPOINT_TIMEOUT
-        ).total_seconds(),
+        aligned_timeout_s=seconds(checkpoints.ALIGNED_CHECKPOINT_TIMEOUT),
         tolerable_failures=read(configuration, checkpoints.TOLERABLE_FAILED_CHECKPOINTS),
         retained=read(configuration, checkpoints.RETAINED_CHECKPOINTS),
         retention=Retention(read(configuration, checkpoints.CHECKPOINT_RETENTION)),
@@ -134,8 +128,8 @@ def read_checkpoint_settings(
         allow_non_restored_state=read(configuration, checkpoints.IGNORE_UNCLAIMED_STATE),
         committer_retries=read(configuration, checkpoints.COMMITTER_RETRIES),
         accept_duplicates=read(configuration, checkpoints.ACCEPT_DUPLICATES),
-        heartbeat_interval_s=read(configuration, recovery.HEARTBEAT_INTERVAL).total_seconds(),
-        heartbeat_timeout_s=read(configuration, recovery.HEARTBEAT_TIMEOUT).total_seconds(),
+        heartbeat_interval_s=seconds(recovery.HEARTBEAT_INTERVAL),
+        heartbeat_timeout_s=seconds(recovery.HEARTBEAT_TIMEOUT),
         job_id=read(configuration, checkpoints.JOB_ID),
         exception_history=read(configuration, recovery.EXCEPTION_HISTORY),
         checkpoint_history=read(configuration, checkpoints.CHECKPOINT_HISTORY),
@@ -169,19 +163,19 @@ def _contradictions(settings: CheckpointSettings) -> list[str]:
     if settings.unaligned and settings.mode is not Guarantee.EXACTLY_ONCE:
         found.append(
             f"{checkpoints.UNALIGNED_CHECKPOINTS.key} is true, and "
-            f"{checkpoints.CHECKPOINTING_MODE.key} is {settings.mode.value}; barriers hold up "
-            f"records only in EXACTLY_ONCE, so choose that or turn unaligned checkpoints off"
+            f"{checkpoints.CHECKPOINTING_MODE.key} is {settings.mode.value}; barriers block "
+            f"inputs only in EXACTLY_ONCE, so choose that or turn unaligned checkpoints off"
         )
     if settings.unaligned and settings.max_concurrent > 1:
         found.append(
             f"{checkpoints.UNALIGNED_CHECKPOINTS.key} is true, and "
-            f"{checkpoints.MAX_CONCURRENT_CHECKPOINTS.key} is {settings.max_concurrent}; a "
-            f"barrier that overtakes records must be the only one, so set it to 1"
+            f"{checkpoints.MAX_CONCURRENT_CHECKPOINTS.key} is {settings.max_concurrent}; an "
+            f"unaligned checkpoint must be the only pending one, so set it to 1"
         )
     if settings.heartbeat_timeout_s <= settings.heartbeat_interval_s:
         found.append(
             f"{recovery.HEARTBEAT_TIMEOUT.key} must be longer than "
-            f"{recovery.HEARTBEAT_INTERVAL.key}, or a living driver counts as dead; got "
+            f"{recovery.HEARTBEAT_INTERVAL.key}, or a running driver is taken for dead; got "
             f"{settings.heartbeat_timeout_s:g} s and {settings.heartbeat_interval_s:g} s"
         )
     return found

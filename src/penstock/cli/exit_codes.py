@@ -1,4 +1,4 @@
-"""What the commands tell by their exit codes."""
+"""The exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from penstock.errors import (
     PenstockError,
     UnknownJobError,
 )
-
-__all__ = ["EXIT_CODES", "ExitCode", "exit_code_of"]
 
 
 class ExitCode(IntEnum):
@@ -29,9 +27,9 @@ class ExitCode(IntEnum):
 EXIT_CODES = """\b
 Exit codes:
     0  done
-    1  the job failed, or what was asked for did not happen
+    1  the job or the request failed
     2  wrong usage or configuration
-    3  refused: the job already runs
+    3  refused: the job is already running
   130  ended by Ctrl-C
   143  ended by SIGTERM
 """
@@ -40,7 +38,7 @@ _WRONG_USAGE = (ConfigurationError, UnknownJobError, AmbiguousJobError)
 
 
 def exit_code_of(error: PenstockError) -> ExitCode:
-    """Return the exit code for an error of penstock's own."""
+    """Return the exit code for an error."""
     if isinstance(error, JobAlreadyRunningError):
         return ExitCode.REFUSED
     return ExitCode.USAGE if isinstance(error, _WRONG_USAGE) else ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""The command `penstock`: its commands, and how their errors end."""
+"""The `penstock` command line: its commands, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from typing import Any
 import click
 
 from penstock import __version__
-from penstock.cli.channels import channels
+from penstock.cli.commands.channels import channels
+from penstock.cli.commands.checkpoints import checkpoints
+from penstock.cli.commands.inspect import inspect_snapshot
+from penstock.cli.commands.job_control import cancel, savepoint, stop, trigger
+from penstock.cli.commands.list_jobs import list_jobs
+from penstock.cli.commands.metrics import metrics
+from penstock.cli.commands.run import run
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
-from penstock.cli.history import checkpoints
-from penstock.cli.inspect import inspect_snapshot
-from penstock.cli.jobs import list_jobs
-from penstock.cli.metrics import metrics
 from penstock.cli.program import pyflink_option, run_program
-from penstock.cli.requests import cancel, savepoint, stop, trigger
-from penstock.cli.run import run
-from penstock.common.pyflink_names import use_pyflink_names
-from penstock.datastream.stream_execution_environment import plans_instead_of_runs
+from penstock.common.pyflink.import_alias import use_pyflink_names
+from penstock.datastream.stream_execution_environment import collect_plans
 from penstock.errors import PenstockError
 from penstock.graph.plan import Plan
 from penstock.graph.render import render_json, render_mermaid, render_text
 
-__all__ = ["main", "plans_of"]
-
 
 class _Commands(click.Group):
-    """Ends with one sentence and the right code, however a command fails."""
+    """The group of all commands; turns an error into its message and exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -50,26 +48,26 @@ def main() -> None:
 
 @main.group()
 def checkpoint() -> None:
-    """Trigger a checkpoint, or look into one."""
+    """Trigger or inspect a checkpoint."""
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--json", "output", flag_value="json", help="Print the plan as JSON.")
-@click.option("--mermaid", "output", flag_value="mermaid", help="Print the plan as a drawing.")
+@click.option("--mermaid", "output", flag_value="mermaid", help="Print a Mermaid diagram.")
 @click.option("--text", "output", flag_value="text", default="text", hidden=True)
 @pyflink_option
 def explain(job: Path, args: tuple[str, ...], output: str, pyflink: bool) -> None:
-    """Show stages, channels, chains and parallelism of JOB without running its jobs.
+    """Show stages, channels, chains and parallelism of the program JOB without running its jobs.
 
-    The program itself runs, up to and beyond each execute(), which only takes note of the plan.
+    The program runs, but execute() only records the plan.
     """
     if pyflink:
         use_pyflink_names()
     plans = plans_of(job, args)
     if not plans:
-        msg = f"{job} executes no job: it never calls execute()"
+        msg = f"{job} runs no job: it never calls execute()"
         raise click.ClickException(msg)
     if output == "json":
         click.echo(json.dumps([render_json(p) for p in plans], indent=2))
@@ -79,9 +77,9 @@ def explain(job: Path, args: tuple[str, ...], output: str, pyflink: bool) -> Non
 
 
 def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:
-    """Run a program up to each execute() and return what it would have run."""
+    """Run a program and return the plans that it would have executed."""
     plans: list[Plan] = []
-    with plans_instead_of_runs(plans.append):
+    with collect_plans(plans.append):
         run_program(job, args)
     return plans
 

@@ -1,4 +1,4 @@
-"""A user's program, run as `python PROGRAM` would."""
+"""Runs a user's program as `python PROGRAM` would."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from pathlib import Path
 
 import click
 
-__all__ = ["penstock_logs", "pyflink_option", "run_program", "user_traceback"]
-
 pyflink_option = click.option(
-    "--pyflink", is_flag=True, help="Let the program's imports of pyflink mean penstock."
+    "--pyflink", is_flag=True, help="Make imports of pyflink import penstock."
 )
 
 
 def run_program(program: Path, args: tuple[str, ...]) -> None:
-    """Run a program with its own arguments and its own directory to import from.
-
-    Whatever it raises is raised.
-    """
+    """Run a program with its own arguments, and with its directory as the first on `sys.path`."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(program), *args]
     sys.path.insert(0, str(program.resolve().parent))
@@ -34,7 +29,7 @@ def run_program(program: Path, args: tuple[str, ...]) -> None:
 
 
 def user_traceback(error: BaseException, program: Path) -> str:
-    """Return an error as Python shows it, from the program's own first frame on."""
+    """Return the traceback of an error, starting at the first frame of the program."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(program):
         frames = frames.tb_next
@@ -43,25 +38,25 @@ def user_traceback(error: BaseException, program: Path) -> str:
 
 class _ToStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        # A program that has set up logging itself shows these lines its own way.
+        # A program that has configured logging gets these records through its own handlers.
         if not logging.getLogger().handlers:
             click.echo(self.format(record), err=True)
 
 
 @contextmanager
 def penstock_logs() -> Iterator[None]:
-    """Show on stderr what happens to jobs and their checkpoints, while a program runs."""
+    """Log jobs and their checkpoints to stderr while a program runs."""
     penstock = logging.getLogger("penstock")
-    told = [logging.getLogger(f"penstock.{room}") for room in ("job", "checkpoint", "recovery")]
-    levels = [logger.level for logger in told]
+    loggers = [logging.getLogger(f"penstock.{name}") for name in ("job", "checkpoint", "recovery")]
+    levels = [logger.level for logger in loggers]
     handler = _ToStderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     penstock.addHandler(handler)
-    for logger in told:
+    for logger in loggers:
         logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         penstock.removeHandler(handler)
-        for logger, level in zip(told, levels, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

@@ -1,46 +1,45 @@
-"""What a checkpoint or savepoint holds, read from its files alone and proven by checksums."""
+"""Reads and verifies the contents of a checkpoint or savepoint, from its files alone."""
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.checkpoint.channel_files import prove_segment
-from penstock.checkpoint.metadata import (
+from penstock.checkpoint.barriers.channel_state_files import verify_segment
+from penstock.checkpoint.storage.metadata import (
     ChannelState,
     CheckpointMetadata,
     OperatorSnapshot,
     in_flight_file,
 )
-from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.errors import CorruptStateError
 from penstock.ids import OperatorUid
 from penstock.savepoint.read import verify_files
-from penstock.state.backends.base import FileRef, StatePlace, StateRef
-from penstock.state.backends.registry import backend_named
+from penstock.state.backends.refs import StateLocation, StateRef
+from penstock.state.backends.registry import create_state_backend
 from penstock.state.files import verify_file
 from penstock.state.key_groups import key_group_range
-from penstock.state.operator_state import decode_lists
+from penstock.state.operator.states import decode_lists
+from penstock.state.registry.meta_info import (
+    REGISTRY,
+    StateMetaInfo,
+    TtlMetaInfo,
+    decode_info,
+    registry_name,
+)
 from penstock.state.savepoint_file import SavepointFile
-from penstock.state.table import REGISTRY, TableInfo, decode_info, registry_name
 from penstock.task.layout import file_name
 
-__all__ = [
-    "METADATA",
-    "Damage",
-    "InFlightFacts",
-    "Inspection",
-    "ListFacts",
-    "OperatorFacts",
-    "StateFacts",
-    "SubtaskFacts",
-    "inspect",
-]
-
 METADATA = "_metadata"
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ class StateFacts(msgspec.Struct, frozen=True):
     entries: int
     bytes: int
     ttl_ms: int | None = None
-    """How long a value lives; None for ever."""
+    """How long a value lives; None means forever."""
 
 
 class ListFacts(msgspec.Struct, frozen=True):
@@ -84,21 +83,21 @@ class SubtaskFacts(msgspec.Struct, frozen=True):
 
 
 class InFlightFacts(msgspec.Struct, frozen=True):
-    """What a barrier had overtaken in one input: the records of a range of the channel's log."""
+    """In-flight data of one input: the records in a range of the channel's log."""
 
     producer: str
     producer_name: str
     input: int
     """Counted from 1."""
     ordinal: int
-    """Its number among the channels between the same two operators."""
+    """The index among the channels between the same two operators."""
     attempt: str
-    """Whose log it was."""
+    """The attempt that wrote the log."""
     start: int
     end: int
-    """Where in the log the stage stood, and where the barrier."""
+    """The positions of the stage and of the barrier in the log."""
     micro_batches: int
-    """With records, of the producer, in between."""
+    """How many micro-batches of the producer with records are in between."""
     records: int
     files: int
     bytes: int
@@ -118,16 +117,16 @@ class OperatorFacts(msgspec.Struct, frozen=True):
     positions: dict[str, int] | None
     """Of a source, by split."""
     finished: bool
-    """Whether a source has come to its end."""
+    """Whether a source has reached its end."""
     committables: int | None
-    """Of a sink: what waits to be committed."""
+    """Of a sink: how many committables are pending."""
     subtasks: list[SubtaskFacts]
     in_flight: list[InFlightFacts]
-    """By input; nothing of an aligned checkpoint."""
+    """By input; empty in an aligned checkpoint."""
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """One checkpoint or savepoint; `is_proven` is false if its files were not read."""
+    """One checkpoint or savepoint; `is_verified` is false if its files were not read."""
 
     path: str
     kind: str
@@ -142,15 +141,15 @@ class Inspection(msgspec.Struct, frozen=True):
     operators: list[OperatorFacts]
     files: int
     bytes: int
-    is_proven: bool
+    is_verified: bool
     damage: list[Damage]
 
 
 def inspect(path: Path, *, with_files: bool = True) -> Inspection:
     """Read a checkpoint or savepoint; `path` is its directory or the metadata in it.
 
-    Nothing is changed, and nothing is put beside it. Without `with_files` only the metadata is
-    read, and of a checkpoint the names of states are not known.
+    Nothing is changed or written. Without `with_files` only the metadata is read, and the state
+    names of a checkpoint are not known.
 
     Raises:
         FileNotFoundError: there is no metadata.
@@ -163,23 +162,23 @@ def inspect(path: Path, *, with_files: bool = True) -> Inspection:
         reader = _Reader(metadata, directory, Path(scratch), with_files=with_files)
         operators = [reader.operator(operator) for operator in metadata.operators]
     sizes = [size for operator in metadata.operators for size in _file_sizes(operator)]
-    return Inspection(
+    return _facts(
+        Inspection,
+        metadata,
         path=str(directory),
-        kind=metadata.kind,
-        job_id=metadata.job_id,
-        job_name=metadata.job_name,
-        attempt=metadata.attempt,
-        checkpoint=metadata.checkpoint,
-        triggered=metadata.triggered,
-        completed=metadata.completed,
-        penstock_version=metadata.penstock_version,
         metadata_bytes=len(data),
         operators=operators,
         files=len(sizes),
         bytes=sum(sizes),
-        is_proven=with_files,
+        is_verified=with_files,
         damage=reader.damage,
     )
+
+
+def _facts(target: type[T], source: object, **facts: Any) -> T:
+    """Return a struct of these facts, and of the attributes of a source for all other fields."""
+    others = {name for name in target.__struct_fields__ if name not in facts}
+    return target(**{name: getattr(source, name) for name in others}, **facts)
 
 
 def _file_sizes(operator: OperatorSnapshot) -> list[int]:
@@ -202,15 +201,10 @@ class _Reader:
 
     def operator(self, operator: OperatorSnapshot) -> OperatorFacts:
         source, sink = operator.source, operator.sink
-        return OperatorFacts(
-            uid=operator.uid,
-            name=operator.name,
-            kind=operator.kind,
-            parallelism=operator.parallelism,
-            max_parallelism=operator.max_parallelism,
+        return _facts(
+            OperatorFacts,
+            operator,
             backend=operator.backend if operator.keyed or operator.savepoint else None,
-            key_type=operator.key_type,
-            ended=operator.ended,
             positions=None if source is None else source.positions,
             finished=source is not None and source.finished,
             committables=None if sink is None else len(sink.committables),
@@ -222,18 +216,13 @@ class _Reader:
         segments = [segment for entry in state.entries for segment in entry]
         for segment in segments if self._with_files else ():
             path = self._directory / in_flight_file(operator.uid, state, segment)
-            try:
-                prove_segment(path, segment)
-            except CorruptStateError as error:
-                self.damage.append(Damage(error.path, error.reason))
-        return InFlightFacts(
-            producer=state.producer,
+            with self._recorded_damage():
+                verify_segment(path, segment)
+        return _facts(
+            InFlightFacts,
+            state,
             producer_name=self._names.get(state.producer, state.producer),
             input=state.input + 1,
-            ordinal=state.ordinal,
-            attempt=state.attempt,
-            start=state.start,
-            end=state.end,
             micro_batches=len(state.entries),
             records=sum(segment.rows for segment in segments),
             files=len(segments),
@@ -264,9 +253,9 @@ class _Reader:
         if operator.savepoint:
             mine = [file for file in operator.savepoint if file.subtask == subtask]
             for file in mine if self._with_files else ():
-                self._prove_saved(file)
-            states = [_of_file(f) for f in mine]
-            return [file.size for file in mine], states
+                with self._recorded_damage():
+                    verify_files(self._directory, [file])
+            return [file.size for file in mine], [_of_file(file) for file in mine]
         if subtask >= len(operator.keyed):
             return [], []
         ref = operator.keyed[subtask]
@@ -274,64 +263,54 @@ class _Reader:
         inline = [] if ref.inline is None else [len(ref.inline)]
         return [file.size for file in ref.files] + inline, states
 
-    def _prove_saved(self, file: SavepointFile) -> None:
-        try:
-            verify_files(self._directory, [file])
-        except CorruptStateError as error:
-            self.damage.append(Damage(error.path, error.reason))
-
     def _states(self, operator: OperatorSnapshot, subtask: int, ref: StateRef) -> list[StateFacts]:
         name = file_name(OperatorUid(operator.uid))
-        place = StatePlace(
+        place = StateLocation(
             self._directory.parent / "shared" / name / str(subtask),
             self._scratch / name / str(subtask),
         )
-        bad = [damage for file in ref.files if (damage := _proven(place, file)) is not None]
-        self.damage += bad
-        if bad:
-            return []
+        known_damage = len(self.damage)
+        for file in ref.files:
+            with self._recorded_damage():
+                verify_file(place.shared_dir / file.name, file.size, file.crc)
+        states: list[StateFacts] = []
+        if len(self.damage) == known_damage:
+            with self._recorded_damage():
+                states = _measured(operator, place, ref)
+        return states
+
+    @contextmanager
+    def _recorded_damage(self) -> Iterator[None]:
         try:
-            return _measured(operator, place, ref)
+            yield
         except CorruptStateError as error:
             self.damage.append(Damage(error.path, error.reason))
-            return []
-
-
-def _proven(place: StatePlace, file: FileRef) -> Damage | None:
-    try:
-        verify_file(place, file)
-    except CorruptStateError as error:
-        return Damage(error.path, error.reason)
-    return None
 
 
 def _of_file(file: SavepointFile) -> StateFacts:
-    ttl_ms = None if file.ttl is None else file.ttl.millis
+    ttl_ms = _millis(file.ttl)
     return StateFacts(file.state, file.kind, file.type, file.rows, file.size, ttl_ms)
 
 
-def _measured(operator: OperatorSnapshot, place: StatePlace, ref: StateRef) -> list[StateFacts]:
-    """Count the entries of every state; the registry comes first and names them."""
-    known: dict[int, tuple[str, TableInfo]] = {}
-    entries: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    for key, value in backend_named(operator.backend or "").entries(place, ref):
+def _millis(ttl: TtlMetaInfo | None) -> int | None:
+    return None if ttl is None else ttl.millis
+
+
+def _measured(operator: OperatorSnapshot, place: StateLocation, ref: StateRef) -> list[StateFacts]:
+    """Count the entries of every state; the registry with their names comes first."""
+    known: dict[int, tuple[str, StateMetaInfo]] = {}
+    entries: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
+    for key, value in create_state_backend(operator.backend or "").entries(place, ref):
         table = int.from_bytes(key[:2], "big")
         if table == REGISTRY:
             info = decode_info(value)
             known[info.table] = registry_name(key), info
         else:
-            entries[table] = entries.get(table, 0) + 1
-            sizes[table] = sizes.get(table, 0) + len(key) + len(value)
+            entries[table] += 1
+            sizes[table] += len(key) + len(value)
     return [
-        StateFacts(
-            name,
-            info.kind,
-            info.type,
-            entries.get(table, 0),
-            sizes.get(table, 0),
-            None if info.ttl is None else info.ttl.millis,
-        )
+        StateFacts(name, info.kind, info.type, entries[table], sizes[table], _millis(info.ttl))
         for table, (name, info) in sorted(known.items())
     ]
 

@@ -1,4 +1,4 @@
-"""What programs of every kind share: types, rows, configuration, time."""
+"""Types, rows, configuration and time."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.metric_figures import MetricInfo
-from penstock.common.missing_names import asked_of
+from penstock.common.metric_values import MetricInfo
+from penstock.common.pyflink.missing_names import missing_name_getattr
 from penstock.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from penstock.common.row import Row, RowKind
 from penstock.common.serialization import (
@@ -57,5 +57,5 @@ __all__ = [
     "WatermarkStrategy",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

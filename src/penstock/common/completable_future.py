@@ -1,4 +1,4 @@
-"""Results that come later."""
+"""The future of a job client."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Generic[T]):
-    """What a job client gives for questions that take time to answer."""
+    """The result of a request to a running job."""
 
     def __init__(self, future: Future[T]) -> None:
         self._future = future
 
     def cancel(self) -> bool:
-        """Give up waiting; tell whether that was still possible."""
+        """Cancel the request; return whether that was still possible."""
         return self._future.cancel()
 
     def cancelled(self) -> bool:
-        """Tell whether it was given up."""
+        """Tell whether it was cancelled."""
         return self._future.cancelled()
 
     def done(self) -> bool:
-        """Tell whether there is a result, an error or nothing more to wait for."""
+        """Tell whether there is a result or an error, or it was cancelled."""
         return self._future.done()
 
     def result(self) -> T:
-        """Wait for the result and return it, or raise the error that came instead."""
+        """Wait for the result and return it, or raise the error."""
         return self._future.result()
 
     def exception(self) -> BaseException | None:
-        """Return the error if one has come; never wait."""
+        """Return the error, if there is one already; does not wait."""
         if not self._future.done() or self._future.cancelled():
             return None
         return self._future.exception()

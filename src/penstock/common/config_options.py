@@ -1,12 +1,12 @@
-"""Options: a configuration key with the kind and default of its value."""
+"""Configuration options: a key with the kind and default of its value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from penstock.common.config.option_kinds import BOOLEAN, FLOAT, INTEGER, STRING, OptionKind
 from penstock.common.configuration import Configuration
-from penstock.common.option_kinds import BOOLEAN, FLOAT, INTEGER, STRING, OptionKind
 from penstock.errors import OptionValueError
 
 __all__ = ["ConfigOption", "ConfigOptions", "read"]
@@ -30,7 +30,7 @@ def read(configuration: Configuration, option: ConfigOption[T]) -> T:
     """Return the value of an option, its default if it is not set.
 
     Raises:
-        OptionValueError: the value stored is not of the option's kind.
+        OptionValueError: the value is not of the option's kind.
     """
     for key in (option.key, *option.fallback_keys):
         if configuration.contains_key(key):
@@ -51,52 +51,52 @@ class ConfigOptions:
 
     @staticmethod
     def key(key: str) -> OptionBuilder:
-        """Start an option."""
+        """Create a builder."""
         return OptionBuilder(key)
 
 
 @dataclass(frozen=True, slots=True)
 class OptionBuilder:
-    """An option whose kind is not chosen yet."""
+    """Builds an option: its kind."""
 
     key: str
 
     def boolean_type(self) -> TypedConfigOptionBuilder[bool]:
-        """Choose truth values."""
+        """Use booleans."""
         return TypedConfigOptionBuilder(self.key, BOOLEAN)
 
     def int_type(self) -> TypedConfigOptionBuilder[int]:
-        """Choose whole numbers."""
+        """Use integers."""
         return TypedConfigOptionBuilder(self.key, INTEGER)
 
     def long_type(self) -> TypedConfigOptionBuilder[int]:
-        """Choose whole numbers."""
+        """Use integers."""
         return TypedConfigOptionBuilder(self.key, INTEGER)
 
     def float_type(self) -> TypedConfigOptionBuilder[float]:
-        """Choose numbers."""
+        """Use floating-point numbers."""
         return TypedConfigOptionBuilder(self.key, FLOAT)
 
     def double_type(self) -> TypedConfigOptionBuilder[float]:
-        """Choose numbers."""
+        """Use floating-point numbers."""
         return TypedConfigOptionBuilder(self.key, FLOAT)
 
     def string_type(self) -> TypedConfigOptionBuilder[str]:
-        """Choose text."""
+        """Use strings."""
         return TypedConfigOptionBuilder(self.key, STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class TypedConfigOptionBuilder(Generic[T_co]):
-    """An option whose default is not chosen yet."""
+    """Builds an option: its default."""
 
     key: str
     kind: OptionKind[T_co]
 
     def default_value(self, value: T_co) -> ConfigOption[T_co]:  # type: ignore[misc]
-        """Finish the option with a default."""
+        """Create the option with a default."""
         return ConfigOption(self.key, self.kind, value)
 
     def no_default_value(self) -> ConfigOption[T_co | None]:
-        """Finish the option without a default."""
+        """Create the option without a default."""
         return ConfigOption(self.key, self.kind, None)

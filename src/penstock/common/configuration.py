@@ -1,4 +1,4 @@
-"""Key and value pairs given to a program, kept as they came."""
+"""The configuration of a program: key-value pairs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
-from penstock.common.option_kinds import BOOLEAN, FLOAT, INTEGER, STRING, OptionKind
+from penstock.common.config.option_kinds import BOOLEAN, FLOAT, INTEGER, STRING, OptionKind
 from penstock.errors import OptionValueError
 
 __all__ = ["Configuration"]
@@ -20,9 +20,9 @@ class _Keyed(Protocol):
 
 
 class Configuration:
-    """Plain storage of options; nothing is checked before a job is built.
+    """A set of options; nothing is checked before a job is built.
 
-    Values keep the type they were set with and are converted when read as another one.
+    Values keep the type they were set with and are converted when they are read as another one.
     """
 
     __slots__ = ("_values",)
@@ -32,50 +32,50 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, object]) -> Configuration:  # noqa: A002 PyFlink's name
-        """Create a configuration of the given pairs."""
+        """Create a configuration of these pairs."""
         configuration = cls()
         configuration._values.update(map)
         return configuration
 
     def get(self, option: str | _Keyed, default_value: Any = None) -> Any:
-        """Return what was stored under a key, unconverted."""
+        """Return the value of a key, unconverted."""
         return self._values.get(_key(option), default_value)
 
     def set(self, option: str | _Keyed, value: object) -> Configuration:
-        """Store any value."""
+        """Set a value of any type."""
         self._values[_key(option)] = value
         return self
 
     def get_string(self, key: str, default_value: str) -> str:
-        """Return the value of a key as text."""
+        """Return the value of a key as a string."""
         return self._read(key, STRING, default_value)
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Store text."""
+        """Set a string."""
         return self.set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        """Return the value of a key as a whole number."""
+        """Return the value of a key as an integer."""
         return self._read(key, INTEGER, default_value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        """Store a whole number."""
+        """Set an integer."""
         return self.set(key, value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        """Return the value of a key as a truth value."""
+        """Return the value of a key as a boolean."""
         return self._read(key, BOOLEAN, default_value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        """Store a truth value."""
+        """Set a boolean."""
         return self.set(key, value)
 
     def get_float(self, key: str, default_value: float) -> float:
-        """Return the value of a key as a number."""
+        """Return the value of a key as a float."""
         return self._read(key, FLOAT, float(default_value))
 
     def set_float(self, key: str, value: float) -> Configuration:
-        """Store a number."""
+        """Set a float."""
         return self.set(key, float(value))
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
@@ -83,7 +83,7 @@ class Configuration:
         return self._read(key, _BYTES, default_value)
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
-        """Store bytes."""
+        """Set bytes."""
         return self.set(key, bytes(value))
 
     def key_set(self) -> builtins.set[str]:
@@ -95,29 +95,29 @@ class Configuration:
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
-        """Forget a key; tell whether it was set."""
+        """Remove a key; return whether it was set."""
         if key not in self._values:
             return False
         del self._values[key]
         return True
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        """Take over all pairs of another configuration, keys behind a prefix if given."""
+        """Add all pairs of another configuration, with an optional prefix of the keys."""
         for key, value in other._values.items():
             self._values[(prefix or "") + key] = value
         return self
 
     def add_all_to_dict(self, target_dict: MutableMapping[str, Any]) -> None:
-        """Put all pairs into a dict, unconverted."""
+        """Add all pairs to a dict, unconverted."""
         target_dict.update(self._values)
 
     def to_dict(self) -> dict[str, str]:
-        """Return all pairs as text."""
+        """Return all pairs as strings."""
         return {key: STRING.parse(value) for key, value in self._values.items()}
 
     @staticmethod
     def parse_list_value(value: str) -> list[str]:
-        """Split a list: ``a;b``, or ``[a, b]`` as YAML writes it."""
+        """Parse a list: ``a;b``, or ``[a, b]`` as in YAML."""
         text = (value or "").strip()
         if text.startswith("[") and text.endswith("]"):
             items = text[1:-1].split(",")

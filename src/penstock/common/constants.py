@@ -1,4 +1,4 @@
-"""PyFlink's names of the ends of a long, and of a step's main output."""
+"""PyFlink's constants."""
 
 __all__ = ["DEFAULT_OUTPUT_TAG", "MAX_LONG_VALUE", "MIN_LONG_VALUE"]
 

@@ -1,4 +1,4 @@
-"""Event time: the numbers that stand for its ends."""
+"""The special values of event time."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ MIN_WATERMARK = -(2**63)
 """The watermark before the first one."""
 
 MAX_WATERMARK = 2**63 - 1
-"""The last watermark: there is nothing behind it."""
+"""The last watermark, at the end of all input."""

@@ -1,7 +1,7 @@
-"""Telling records that cannot change from those that can.
+"""Tells immutable records from mutable ones.
 
-What a function emits may be held and changed by it afterwards; whatever keeps records for
-later must therefore keep a copy of those that can change.
+A function may change a record after it was emitted; code that keeps records must therefore copy
+mutable ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ATOMS = frozenset(
 
 
 def is_frozen(value: Any) -> bool:
-    """Say whether `value`, with all it contains, is known to be unable to change."""
+    """Tell whether `value`, with all it contains, is known to be immutable."""
     kind = type(value)
     if kind is tuple:
         return all(type(item) in _ATOMS or is_frozen(item) for item in value)

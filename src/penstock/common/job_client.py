@@ -1,4 +1,4 @@
-"""A handle on a job that runs."""
+"""The client of a running job."""
 
 from __future__ import annotations
 
@@ -8,67 +8,57 @@ from typing import Any, Protocol
 
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
+from penstock.common.config.option_kinds import LOCAL_PATH
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.metric_figures import MetricInfo
-from penstock.common.option_kinds import LOCAL_PATH
+from penstock.common.metric_values import MetricInfo
 from penstock.errors import InvalidJobError, PenstockError
 
 __all__ = ["JobClient", "MakeFrame", "RunningJob"]
 
 MakeFrame = Callable[[Any, Any], Any]
-"""Makes a DataFrame of an Arrow table, in a Spark session or, given None, in the active one."""
+"""Creates a DataFrame of an Arrow table, in a Spark session or, for None, in the active one."""
 
 
 class RunningJob(Protocol):
-    """What a client asks of the job it stands for."""
+    """The job of a client."""
 
     job_id: JobID
 
     def status(self) -> JobStatus:
-        """Return where the job stands now."""
-        ...
+        """Return the status of the job."""
 
     def cancel(self) -> None:
         """End the job between micro-batches."""
-        ...
 
     def result(self) -> Future[JobExecutionResult]:
-        """Return the job's end, whenever it comes."""
-        ...
+        """Return the job's result, when it has ended."""
 
     def accumulators(self) -> dict[str, Any]:
-        """Return what was counted in published micro-batches, by name."""
-        ...
+        """Return the accumulators of published micro-batches, by name."""
 
     def metrics(self) -> list[MetricInfo]:
-        """Return what functions measured in published micro-batches."""
-        ...
+        """Return the metrics of published micro-batches."""
 
     def micro_batches(self) -> list[Any]:
         """Return the newest published micro-batches."""
-        ...
 
     def channels(self) -> list[ChannelInfo]:
-        """Return what waits in each channel."""
-        ...
+        """Return the contents of each channel."""
 
     def channel_rows(self, channel: str | int, limit: int | None) -> Any:
-        """Return an Arrow table of what waits in one channel."""
-        ...
+        """Return the records in one channel as an Arrow table."""
 
     def savepoint(self, directory: str | None) -> Future[str]:
-        """Write a savepoint and go on; without a directory, where the configuration says."""
-        ...
+        """Take a savepoint; the configured directory is the default."""
 
     def stop(self, directory: str | None, *, drain: bool) -> Future[str]:
-        """Write a savepoint and end; with `drain`, as if all sources had come to their end."""
-        ...
+        """Take a savepoint and stop; with `drain`, as if all sources had ended."""
 
 
 class JobClient:
-    """Watches and controls one job; returned by `execute_async`."""
+    """Monitors and controls one job; returned by `execute_async`."""
 
     def __init__(self, job: RunningJob, make_frame: MakeFrame) -> None:
         self._job = job
@@ -79,28 +69,28 @@ class JobClient:
         return self._job.job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """Return where the job stands."""
+        """Return the status of the job."""
         return CompletableFuture(_done(self._job.status()))
 
     def cancel(self) -> CompletableFuture[None]:
-        """End the job; what is running is still published."""
+        """Cancel the job; the running micro-batch is still published."""
         self._job.cancel()
         return CompletableFuture(_done(None))
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Write a savepoint below a directory, or where the configuration says; the job goes on.
+        """Take a savepoint in a directory, by default the configured one; the job continues.
 
-        The result is the savepoint's path, there once it is complete.
+        The result is the savepoint's path, available when it is complete.
         """
         return CompletableFuture(_later(lambda: self._job.savepoint(_local(savepoint_directory))))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Write a savepoint and end the job behind it; the result is the savepoint's path.
+        """Take a savepoint and stop the job; the result is the savepoint's path.
 
-        With `advance_to_end_of_event_time` the job ends as if its sources had come to their end:
-        for a job that is not to go on.
+        With `advance_to_end_of_event_time` the job ends as if its sources had ended: for a job that
+        will not be resumed.
         """
         drain = advance_to_end_of_event_time
         return CompletableFuture(
@@ -108,11 +98,11 @@ class JobClient:
         )
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Return the counters so far, while the job runs or after it, however it ended."""
+        """Return the accumulators, while the job runs or after it has ended."""
         return CompletableFuture(_done(self._job.accumulators()))
 
     def get_metrics(self) -> list[MetricInfo]:
-        """Return what functions have measured so far, a `MetricInfo` for each metric of a step."""
+        """Return the metrics of all functions, a `MetricInfo` for each metric of a step."""
         return self._job.metrics()
 
     def get_micro_batches(self) -> list[Any]:
@@ -120,17 +110,17 @@ class JobClient:
         return self._job.micro_batches()
 
     def get_channels(self) -> list[ChannelInfo]:
-        """Return what waits in each channel now; an empty list while no attempt runs."""
+        """Return the contents of each channel; an empty list while no attempt runs."""
         return self._job.channels()
 
     def read_channel(
         self, channel: str | int, spark: Any = None, limit: int | None = 100_000
     ) -> Any:
-        """Return a Spark DataFrame of what waits in a channel now: for a look, not for work.
+        """Return a Spark DataFrame of the records that are in a channel now, for inspection.
 
-        The channel is named as in `get_channels`, or by its id. Without a session the active one
-        is taken. It is read on the driver, at most `limit` rows, None being all; the job
-        goes on meanwhile, and what it consumes before it was read is left out.
+        The channel is named as in `get_channels`, or by its id. The default session is the active
+        one. The channel is read on the driver, at most `limit` rows, None for all; the job
+        continues meanwhile, and records that it consumes before they are read are missing.
 
         Columns: `position` in the channel's log, `kind` (record, barrier, end of input),
         `checkpoint` of a barrier, `subtask` of the consumer that a record is for, its `key` as
@@ -143,7 +133,7 @@ class JobClient:
         return self._make_frame(self._job.channel_rows(channel, limit), spark)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Return the job's result; it fails as the job failed."""
+        """Return the job's result; it raises the job's failure."""
         return CompletableFuture(self._job.result())
 
 
@@ -157,10 +147,10 @@ def _local(directory: str | None) -> str | None:
         raise InvalidJobError(message) from None
 
 
-def _later(ask: Callable[[], Future[str]]) -> Future[str]:
-    """Ask for something; what is refused at once fails like what goes wrong later."""
+def _later(request: Callable[[], Future[str]]) -> Future[str]:
+    """Make a request; an immediate rejection becomes a failed future."""
     try:
-        return ask()
+        return request()
     except PenstockError as error:
         refused: Future[str] = Future()
         refused.set_exception(error)

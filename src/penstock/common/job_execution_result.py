@@ -1,4 +1,4 @@
-"""What is left of a job that ran to its end."""
+"""The result of a finished job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JobExecutionResult:
         return self.micro_batches
 
     def is_job_execution_result(self) -> bool:
-        """Tell that the job ran to its end, as a detached submission would not."""
+        """Return true: the job has finished."""
         return True
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The identity of a job."""
+"""Job ids."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["JobID"]
 
 @dataclass(frozen=True, slots=True)
 class JobID:
-    """Identifies one submitted job: 32 hexadecimal digits."""
+    """A job's id as PyFlink shows it: 32 hexadecimal digits, derived from the `JobKey`."""
 
     hex: str
 
     @staticmethod
     def generate() -> JobID:
-        """Create an id that no other job has."""
+        """Create a unique id."""
         return JobID(secrets.token_hex(16))
 
     @staticmethod
     def derived_from(name: str) -> JobID:
-        """Return the id of a job that is called so; the same name gives the same id."""
+        """Return the id of a job name; the same name has the same id."""
         return JobID(hashlib.blake2b(name.encode(), digest_size=16).hexdigest())
 
     def __str__(self) -> str:

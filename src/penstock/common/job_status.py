@@ -1,4 +1,4 @@
-"""The states a job goes through."""
+"""The status of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """Where a job stands, under Flink's names and numbers."""
+    """The status of a job, with Flink's names and numbers."""
 
     CREATED = 0
     RUNNING = 1
@@ -22,9 +22,9 @@ class JobStatus(Enum):
     RECONCILING = 9
 
     def is_globally_terminal_state(self) -> bool:
-        """Tell whether the job is over for good and its recovery data may go."""
+        """Tell whether the job has ended for good and its recovery data may be removed."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """Tell whether this process is done with the job; another may take it up again."""
+        """Tell whether the job has ended for this process; another may resume it."""
         return self is JobStatus.SUSPENDED or self.is_globally_terminal_state()

@@ -1,7 +1,7 @@
-"""Pickling of user values, the same everywhere.
+"""Pickles user values.
 
-A class defined in the user's main program is known to workers by value only, where plain
-pickle cannot name it; such values take cloudpickle's way, all others the fast one.
+Plain pickle cannot name a class of the user's main program, which workers do not import; such
+values are pickled by cloudpickle, all others by the faster pickle.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Restart strategies as a program names them: PyFlink's names for some configuration keys."""
+"""PyFlink's restart strategies."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from penstock.common import recovery_options as options
+from penstock.common.config import recovery_options as options
 from penstock.common.configuration import Configuration
-from penstock.common.durations import format_duration
+from penstock.common.text.durations import format_duration
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
@@ -19,7 +19,7 @@ class RestartStrategyConfiguration:
         self._description = description
 
     def get_description(self) -> str:
-        """Return the strategy in words."""
+        """Return a description."""
         return self._description
 
     def to_configuration(self) -> Configuration:
@@ -34,17 +34,17 @@ class RestartStrategyConfiguration:
 
 
 class RestartStrategies:
-    """Makes restart strategies; times are milliseconds or a `timedelta`."""
+    """Creates restart strategies; times are milliseconds or a `timedelta`."""
 
     class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """The first failure is the last."""
+        """No restarts."""
 
         def __init__(self) -> None:
             settings = Configuration().set(options.RESTART_STRATEGY, "none")
             super().__init__(settings, "Restart deactivated.")
 
     class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """A number of restarts in all."""
+        """A total number of restarts."""
 
         def __init__(
             self, restart_attempts: int, delay_between_attempts: int | timedelta = 10_000
@@ -60,15 +60,15 @@ class RestartStrategies:
             )
 
         def get_restart_attempts(self) -> int:
-            """Return how many restarts there are."""
+            """Return the number of restarts."""
             return self._attempts
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """Return the time before each."""
+            """Return the delay before each restart."""
             return self._delay
 
     class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """Restarts while failures are not too many in an interval."""
+        """Restarts up to a number of failures per interval."""
 
         def __init__(
             self,
@@ -91,7 +91,7 @@ class RestartStrategies:
             )
 
         def get_max_failure_rate(self) -> int:
-            """Return how many failures an interval may have."""
+            """Return the maximum number of failures per interval."""
             return self._rate
 
         def get_failure_interval(self) -> timedelta:
@@ -99,30 +99,30 @@ class RestartStrategies:
             return self._interval
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """Return the time before each restart."""
+            """Return the delay before each restart."""
             return self._delay
 
     class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """What the configuration says."""
+        """The configured restart strategy."""
 
         def __init__(self) -> None:
             super().__init__(Configuration(), "Cluster level default restart strategy")
 
     @staticmethod
     def no_restart() -> NoRestartStrategyConfiguration:
-        """Let the first failure be the last."""
+        """Do not restart."""
         return RestartStrategies.NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> FallbackRestartStrategyConfiguration:
-        """Leave it to the configuration."""
+        """Use the configured restart strategy."""
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int | timedelta
     ) -> FixedDelayRestartStrategyConfiguration:
-        """Restart a number of times in all."""
+        """Restart a total number of times."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(
             restart_attempts, delay_between_attempts
         )
@@ -131,11 +131,11 @@ class RestartStrategies:
     def failure_rate_restart(
         failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
     ) -> FailureRateRestartStrategyConfiguration:
-        """Restart while there are not more failures than `failure_rate` within an interval."""
+        """Restart up to `failure_rate` failures per interval."""
         return RestartStrategies.FailureRateRestartStrategyConfiguration(
             failure_rate, failure_interval, delay_interval
         )
 
 
-def _duration(given: int | timedelta) -> timedelta:
-    return given if isinstance(given, timedelta) else timedelta(milliseconds=given)
+def _duration(time: int | timedelta) -> timedelta:
+    return time if isinstance(time, timedelta) else timedelta(milliseconds=time)

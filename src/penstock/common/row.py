@@ -1,4 +1,4 @@
-"""Rows: records with positions, optionally names, and a kind of change."""
+"""Rows: records with positions, optional field names, and a row kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Row", "RowKind", "rows_of"]
 
 
 class RowKind(Enum):
-    """What a row says about the table it belongs to."""
+    """The kind of change that a row describes."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -32,12 +32,12 @@ _SYMBOLS = {
 class Row:
     """A mutable record of fixed length.
 
-    ``Row(1, 2)`` has positions only, ``Row(a=1, b=2)`` has names as well, and a row of
-    strings is also a template: ``Row("a", "b")(1, 2)`` equals ``Row(a=1, b=2)``.
-    Fields are read by index, by name in brackets or as attributes, and written in brackets.
+    ``Row(1, 2)`` has positions only, ``Row(a=1, b=2)`` also names, and a row of strings is also a
+    template: ``Row("a", "b")(1, 2)`` equals ``Row(a=1, b=2)``. Fields are read by index, by name in
+    brackets or as attributes, and written in brackets.
     """
 
-    # A row without names leaves `_fields` unset, as PyFlink does: user code asks `hasattr`.
+    # A row without names leaves `_fields` unset, as in PyFlink: user code checks `hasattr`.
     __slots__ = ("_fields", "_row_kind", "_values")
 
     _fields: list[str]
@@ -71,11 +71,11 @@ class Row:
         return dict(zip(self._fields, values, strict=False))
 
     def get_row_kind(self) -> RowKind:
-        """Return the kind of change, ``INSERT`` unless set."""
+        """Return the row kind, ``INSERT`` unless set."""
         return self._row_kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Set the kind of change."""
+        """Set the row kind."""
         self._row_kind = row_kind
 
     def set_field_names(self, field_names: list[str]) -> None:
@@ -158,11 +158,11 @@ class Row:
 
 
 def rows_of(names: Sequence[str], columns: Iterable[Sequence[Any]]) -> list[Row]:
-    """Create the rows whose fields are columns of equal length; the rows share their names."""
+    """Create rows from columns of equal length; the rows share their list of names."""
     fields, make, insert = list(names), Row.__new__, RowKind.INSERT
     rows = []
     for values in zip(*columns, strict=True):
-        # What __init__ does, without its choices: half the time of it, and it is all there is.
+        # Does what __init__ does without its checks, in half the time.
         row = make(Row)
         row._fields = fields
         row._values = list(values)

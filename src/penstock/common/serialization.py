@@ -1,4 +1,4 @@
-"""How records become bytes outside of penstock, and bytes records."""
+"""Serialization schemas and encoders of connectors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from penstock.common.java_text import java_string
 from penstock.common.row import Row
+from penstock.common.text.java_text import java_string
 from penstock.common.typeinfo import TypeInformation, Types
 
 __all__ = [
@@ -25,10 +25,10 @@ __all__ = [
 
 
 class SerializationSchema(ABC):
-    """Turns records into bytes for a sink.
+    """Serializes records for a sink.
 
-    Called by the sink on the executor, once per record and again for records written anew
-    after a failure.
+    Called by the sink on the executor, once per record, and again for records that are written
+    again after a failure.
     """
 
     @abstractmethod
@@ -37,15 +37,15 @@ class SerializationSchema(ABC):
 
 
 class DeserializationSchema(ABC):
-    """Turns the bytes a source delivers into records.
+    """Deserializes the messages of a source.
 
-    Called by the source on the executor, once per message and again for messages read anew
-    after a failure.
+    Called by the source on the executor, once per message, and again for messages that are read
+    again after a failure.
     """
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """Return the record a message holds."""
+        """Return the record of a message."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
@@ -64,7 +64,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         return element.encode(self.charset)
 
     def deserialize(self, message: bytes) -> str:
-        """Decode a string; what is no text in the charset becomes U+FFFD, as in Java."""
+        """Decode a string; invalid bytes become U+FFFD, as in Java."""
         return message.decode(self.charset, errors="replace")
 
     def get_produced_type(self) -> TypeInformation:
@@ -73,7 +73,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Unchanged bytes."""
 
     def serialize(self, element: bytes) -> bytes:
         """Return the bytes."""
@@ -89,7 +89,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a row, which must hold bytes already."""
+    """One field of a row, which must contain bytes."""
 
     def __init__(self, field_index: int) -> None:
         if field_index < 0:
@@ -98,13 +98,13 @@ class RowFieldExtractorSchema(SerializationSchema):
         self.field_index = field_index
 
     def serialize(self, element: Row) -> bytes:
-        """Return the field's bytes, none for None."""
+        """Return the field's bytes, empty for None."""
         value = element[self.field_index]
         return b"" if value is None else bytes(value)
 
 
 class Encoder(ABC):
-    """Writes the records of a file sink, one after the other."""
+    """Encodes the records of a file sink."""
 
     @abstractmethod
     def encode(self, element: Any, type_info: TypeInformation | None) -> bytes:
@@ -112,7 +112,7 @@ class Encoder(ABC):
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Create an encoder that writes each record's text on a line of its own."""
+        """Create an encoder that writes each record's text as a line."""
         return SimpleStringEncoder(charset_name)
 
 
@@ -129,18 +129,18 @@ class SimpleStringEncoder(Encoder):
 
 
 class BulkWriter(ABC):
-    """Writes the records of one file that is readable only as a whole.
+    """Writes the records of one file of a bulk format.
 
-    Made by a :class:`BulkWriterFactory` in a task; a task that fails leaves it unfinished.
+    Created by a :class:`BulkWriterFactory` in a task; a task that fails leaves it unfinished.
     """
 
     @abstractmethod
     def add_element(self, element: Any) -> None:
-        """Take a record; it may be changed by others afterwards."""
+        """Add a record; the caller may change it afterwards."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Write all that is left and the file's end; the file itself is closed by others."""
+        """Write the remaining records and the file's end; the caller closes the file."""
 
 
 class BulkWriterFactory(ABC):
@@ -148,12 +148,12 @@ class BulkWriterFactory(ABC):
 
     @abstractmethod
     def create(self, file: BinaryIO) -> BulkWriter:
-        """Begin a file, in a task."""
+        """Create the writer of a file, in a task."""
 
     @abstractmethod
     def merge(self, pieces: Sequence[Path], file: BinaryIO) -> None:
         """Write the records of finished files into a new one, in order, on the driver.
 
-        Every micro-batch makes a file of its own; those between two checkpoints become one.
-        May be called again with the same pieces.
+        Every micro-batch writes its own file; those between two checkpoints are merged. May be
+        called again with the same pieces.
         """

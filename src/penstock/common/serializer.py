@@ -1,4 +1,4 @@
-"""Serializers that programs write themselves."""
+"""Custom serializers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes values of one type into streams and reads them back, such as custom windows.
+    """Serializes values of one type, such as custom windows.
 
     Two serializers of one class with the same attributes are equal.
     """
 
     @abstractmethod
     def serialize(self, element: T, stream: BytesIO) -> None:
-        """Append a value to a stream."""
+        """Write a value to a stream."""
 
     @abstractmethod
     def deserialize(self, stream: BytesIO) -> T:

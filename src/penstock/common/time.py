@@ -1,4 +1,4 @@
-"""Amounts of time and points in time, under Flink's names."""
+"""Durations and instants, under Flink's names."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ _NANOS_PER_SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """An amount of time, to the nanosecond."""
+    """A duration with nanosecond precision."""
 
     nanos: int
 
     @staticmethod
     def of_days(days: int) -> Duration:
-        """Create a duration of so many days of 24 hours."""
+        """Create a duration of days of 24 hours."""
         return Duration.of_hours(days * 24)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
-        """Create a duration of so many hours."""
+        """Create a duration of hours."""
         return Duration.of_minutes(hours * 60)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
-        """Create a duration of so many minutes."""
+        """Create a duration of minutes."""
         return Duration.of_seconds(minutes * 60)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
-        """Create a duration of so many seconds."""
+        """Create a duration of seconds."""
         return Duration(seconds * _NANOS_PER_SECOND)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
-        """Create a duration of so many milliseconds."""
+        """Create a duration of milliseconds."""
         return Duration(millis * _NANOS_PER_MILLI)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
-        """Create a duration of so many nanoseconds."""
+        """Create a duration of nanoseconds."""
         return Duration(nanos)
 
     def to_millis(self) -> int:
@@ -73,7 +73,7 @@ class Instant:
 
 
 class Time:
-    """An amount of time in milliseconds, as windows take it."""
+    """A duration in milliseconds, for windows."""
 
     __slots__ = ("_milliseconds",)
 
@@ -82,27 +82,27 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """Create a time of so many milliseconds."""
+        """Create a time of milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """Create a time of so many seconds."""
+        """Create a time of seconds."""
         return Time(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """Create a time of so many minutes."""
+        """Create a time of minutes."""
         return Time.seconds(minutes * 60)
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """Create a time of so many hours."""
+        """Create a time of hours."""
         return Time.minutes(hours * 60)
 
     @staticmethod
     def days(days: int) -> Time:
-        """Create a time of so many days of 24 hours."""
+        """Create a time of days of 24 hours."""
         return Time.hours(days * 24)
 
     def to_milliseconds(self) -> int:

@@ -1,7 +1,7 @@
 """Types of records, keys and state, under Flink's names.
 
-A type information is a value: two of the same shape are equal, and all of them hash,
-pickle and print alike in every process.
+A type information is a value: two of the same structure are equal, and they hash, pickle and print
+the same in every process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.common.missing_names import AsksForPyFlink
+from penstock.common.pyflink.missing_names import ExplainsMissingMethods
 from penstock.errors import InvalidJobError
 
 __all__ = [
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 
-class TypeInformation(AsksForPyFlink):
+class TypeInformation(ExplainsMissingMethods):
     """The declared type of a value."""
 
     __slots__ = ()
 
 
 def check_type(what: str, type_info: object) -> None:
-    """Refuse what is neither a type nor None, where it is given and not where it is used."""
+    """Reject an argument that is neither a type nor None."""
     if type_info is None or isinstance(type_info, TypeInformation):
         return
     forgotten = "; did you forget the parentheses?" if callable(type_info) else ""
@@ -49,7 +49,7 @@ def check_type(what: str, type_info: object) -> None:
 
 
 class BasicType(Enum):
-    """Types of single values, each with the name Flink prints."""
+    """The basic types, each with the name that Flink prints."""
 
     STRING = "String"
     BYTE = "Byte"
@@ -66,7 +66,7 @@ class BasicType(Enum):
 
 
 class SqlTimeType(Enum):
-    """Types of SQL dates and times, each with the name PyFlink prints."""
+    """The types of SQL dates and times, each with the name that PyFlink prints."""
 
     DATE = "DateTypeInfo"
     TIME = "TimeTypeInfo"
@@ -75,7 +75,7 @@ class SqlTimeType(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BasicTypeInfo(TypeInformation):
-    """A single value: text, number, truth value or instant."""
+    """A string, number, boolean or instant."""
 
     kind: BasicType
 
@@ -95,7 +95,7 @@ class SqlTimeTypeInfo(TypeInformation):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PickledBytesTypeInfo(TypeInformation):
-    """Any Python object; what a value has when no type was declared."""
+    """Any Python object; the type of values without a declared type."""
 
     def __repr__(self) -> str:
         return "PickledByteArrayTypeInfo"
@@ -340,7 +340,7 @@ class Types:
 
 
 def is_immutable(type_info: TypeInformation) -> bool:
-    """Tell whether no value of this type can be changed in place."""
+    """Tell whether values of this type are immutable."""
     if isinstance(type_info, TupleTypeInfo):
         return all(map(is_immutable, type_info.field_types))
     return isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo)

@@ -1,4 +1,4 @@
-"""Rows under the module name PyFlink gives them."""
+"""Rows, under PyFlink's module name."""
 
 from penstock.common.row import Row, RowKind
 

@@ -1,4 +1,4 @@
-"""How timestamps and watermarks come into a stream."""
+"""Watermark strategies: the timestamps and watermarks of a stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.event_time import MIN_WATERMARK
-from penstock.common.missing_names import asked_of
+from penstock.common.pyflink.missing_names import missing_name_getattr
 from penstock.common.time import Duration
 
 __all__ = [
@@ -21,23 +21,23 @@ __all__ = [
 
 
 class TimestampAssigner(ABC):
-    """Gives records their event time.
+    """Extracts the event time of records.
 
-    Called once per record of the stream it is set on, and again for records replayed after
-    a failure: it must answer the same for the same record.
+    Called once per record, and again for records that are replayed after a failure: it must return
+    the same for the same record.
     """
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         """Return the event time of a record, in milliseconds since the epoch.
 
-        ``record_timestamp`` is the one the record already had, the lowest 64-bit number if
-        it had none.
+        ``record_timestamp`` is the record's present timestamp, the least 64-bit number if it has
+        none.
         """
 
 
 class WatermarkOutput:
-    """Where a generator puts its watermarks; only the highest counts."""
+    """Receives the watermarks of a generator; only the highest counts."""
 
     __slots__ = ("is_idle", "watermark")
 
@@ -46,43 +46,43 @@ class WatermarkOutput:
         self.is_idle = False
 
     def emit_watermark(self, watermark: int) -> None:
-        """Say that no record with this event time, or an earlier one, is to come."""
+        """Emit a watermark: no record with this event time, or an earlier one, follows."""
         self.is_idle = False
         self.watermark = max(self.watermark, watermark)
 
     def mark_idle(self) -> None:
-        """Say that nobody shall wait for this stream until it gives another watermark."""
+        """Mark the stream as idle until its next watermark."""
         self.is_idle = True
 
     def mark_active(self) -> None:
-        """Take `mark_idle` back."""
+        """Mark the stream as active."""
         self.is_idle = False
 
 
 class WatermarkGenerator(ABC):
-    """Makes the watermarks of one split of a source, or of one subtask behind it.
+    """Generates the watermarks of one split of a source, or of one subtask.
 
-    Watermarks count at the end of a micro-batch, and one that was given is never taken back. The
-    fields of a generator go from micro-batch to micro-batch and into every checkpoint, so they must
-    pickle; with ``__getstate__`` some may be left out, which ``__init__`` makes anew.
+    Watermarks take effect at the end of a micro-batch, and never decrease. The fields of a
+    generator are kept between micro-batches and in every checkpoint, so they must be picklable;
+    with ``__getstate__`` some may be omitted, which ``__init__`` creates again.
     """
 
     @abstractmethod
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
-        """Look at a record; called once for each, in order."""
+        """Called for each record, in order."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Give a watermark for what was seen, or for the time it is.
+        """Emit a watermark.
 
-        Called in the task at the end of every micro-batch with records for it, and without
-        records on the driver, every ``pipeline.auto-watermark-interval``.
+        Called in the task at the end of every micro-batch with records, and without records on the
+        driver, every ``pipeline.auto-watermark-interval``.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """Sources of one group wait for each other when one runs further ahead than this."""
+    """Sources of one group wait for each other if one is ahead by more than the drift."""
 
     group: str
     max_drift: Duration
@@ -91,10 +91,10 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """What a stream knows about its event time.
+    """The event time of a stream.
 
-    ``max_out_of_orderness`` is zero for ascending timestamps and None for no watermarks, or for
-    those that ``generator`` makes.
+    ``max_out_of_orderness`` is zero for ascending timestamps, and None without watermarks or with a
+    custom ``generator``.
     """
 
     max_out_of_orderness: Duration | None = None
@@ -105,36 +105,36 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Create a strategy for timestamps that never go back."""
+        """Create a strategy for ascending timestamps."""
         return WatermarkStrategy(Duration.of_millis(0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """Create a strategy for records that come at most this late."""
+        """Create a strategy for records that are out of order by at most this."""
         return WatermarkStrategy(max_out_of_orderness)
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """Create a strategy that never gives a watermark."""
+        """Create a strategy without watermarks."""
         return WatermarkStrategy()
 
     @staticmethod
     def for_generator(generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Create a strategy with watermarks of the user's own; `generator` makes a new one."""
+        """Create a strategy with a custom watermark generator; `generator` creates one."""
         return WatermarkStrategy(generator=generator)
 
     @property
     def does_nothing(self) -> bool:
-        """Whether a stream with this strategy is as it would be without one."""
-        gives = (self.max_out_of_orderness, self.timestamp_assigner, self.generator)
-        return all(part is None for part in gives)
+        """Whether the strategy has no effect."""
+        parts = (self.max_out_of_orderness, self.timestamp_assigner, self.generator)
+        return all(part is None for part in parts)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
-        """Return this strategy with timestamps taken from the records."""
+        """Return this strategy with a timestamp assigner."""
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """Return this strategy with inputs left out once they were silent for so long."""
+        """Return this strategy with an idle timeout."""
         return replace(self, idle_timeout=idle_timeout)
 
     def with_watermark_alignment(
@@ -143,11 +143,11 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Return this strategy with its source held back to the pace of its group."""
+        """Return this strategy with watermark alignment of the source in a group."""
         interval = update_interval or Duration.of_millis(1000)
         alignment = WatermarkAlignment(watermark_group, max_allowed_watermark_drift, interval)
         return replace(self, alignment=alignment)
 
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

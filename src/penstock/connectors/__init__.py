@@ -1,1 +1,1 @@
-"""Where records come from and where they go: the contracts and the built-in connectors."""
+"""Contracts of sources and sinks, and the built-in connectors."""

@@ -1,41 +1,38 @@
-"""Sink that prints on the driver's standard output."""
+"""Sink that prints values on the driver's standard output."""
 # ruff: noqa: D102 - the contract documents these methods
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
-from penstock.common.java_text import format_value
-from penstock.connectors.sink import (
-    PublisherContext,
-    Sink,
-    SinkPublisher,
-    SinkWriter,
-    WriterContext,
-)
-from penstock.connectors.staging import load_staged, stage_bytes
-
-__all__ = ["PrintSink"]
+from penstock.common.text.java_text import format_value
+from penstock.connectors.contracts import sink
+from penstock.connectors.staging.staged_output import ImmediatePublisher, stage_bytes
 
 
-class PrintSink(Sink):
+class PrintSink(sink.Sink):
     """Prints each value on a line of its own, as Flink would print it.
 
-    The subtask's number stands in front if there are several subtasks (``2> ``), the
-    identifier if there is one (``id> ``), or both (``id:2> ``).
+    A line starts with the number of the subtask if there are several (``2> ``), with the identifier
+    if there is one (``id> ``), or with both (``id:2> ``).
     """
 
     def __init__(self, identifier: str | None = None, *, stderr: bool = False) -> None:
         self._identifier = identifier
         self._stderr = stderr
 
-    def writer(self, context: WriterContext) -> SinkWriter:
+    def writer(self, context: sink.WriterContext) -> sink.SinkWriter:
         return _Writer(context, self._prefix(context.subtask, context.parallelism))
 
-    def publisher(self, context: PublisherContext) -> SinkPublisher:
-        return _Publisher(stderr=self._stderr)
+    def publisher(self, context: sink.PublisherContext) -> sink.SinkPublisher:
+        return ImmediatePublisher(self._print)
+
+    def _print(self, lines: bytes) -> None:
+        # Looked up each time, because the program may have redirected standard output since.
+        stream = sys.stderr if self._stderr else sys.stdout
+        stream.write(lines.decode("utf-8"))
+        stream.flush()
 
     def _prefix(self, subtask: int, parallelism: int) -> str:
         number = str(subtask + 1) if parallelism > 1 else ""
@@ -43,8 +40,8 @@ class PrintSink(Sink):
         return f"{shown}> " if shown else ""
 
 
-class _Writer(SinkWriter):
-    def __init__(self, context: WriterContext, prefix: str) -> None:
+class _Writer(sink.SinkWriter):
+    def __init__(self, context: sink.WriterContext, prefix: str) -> None:
         self._context = context
         self._type_info = context.type_info
         self._prefix = prefix
@@ -56,15 +53,3 @@ class _Writer(SinkWriter):
     def stage(self) -> bytes:
         # A lone surrogate becomes "?", as it does when Java prints it.
         return stage_bytes("".join(self._lines).encode("utf-8", "replace"), self._context)
-
-
-class _Publisher(SinkPublisher):
-    def __init__(self, *, stderr: bool) -> None:
-        self._stderr = stderr
-
-    def publish(self, staged: Sequence[bytes]) -> None:
-        # Looked up each time: whoever redirects standard output means what is printed now.
-        stream = sys.stderr if self._stderr else sys.stdout
-        for entry in staged:
-            stream.write(load_staged(entry).decode("utf-8"))
-        stream.flush()

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.common.missing_names import asked_of
+from penstock.common.pyflink.missing_names import missing_name_getattr
 from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.batch_functions import BatchFunction, ColumnKey, KeyedBatchFunction
-from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -13,7 +12,6 @@ from penstock.datastream.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from penstock.datastream.checkpointing_mode import CheckpointingMode
-from penstock.datastream.connected_streams import ConnectedStreams
 from penstock.datastream.data_stream import (
     AllWindowedStream,
     DataStream,
@@ -57,6 +55,8 @@ from penstock.datastream.state_backend import (
     StateBackend,
 )
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from penstock.datastream.streams.connected_streams import ConnectedStreams
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService
 from penstock.datastream.window import (
@@ -133,5 +133,5 @@ __all__ = [
     "WindowedStream",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

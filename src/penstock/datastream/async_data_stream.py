@@ -15,7 +15,7 @@ from penstock.datastream.async_functions import (
 from penstock.datastream.async_retry_strategies import NO_RETRY_STRATEGY
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import CheckpointedFunction, CheckpointListener
-from penstock.datastream.step import at_least_one
+from penstock.datastream.streams.step import at_least_one
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import OperatorKind
 
@@ -27,8 +27,8 @@ _Mode = AsyncFunctionDescriptor.OutputMode
 class AsyncDataStream:
     """Applies an `AsyncFunction` to a stream.
 
-    `timeout` is for one record with all its tries, none if it is zero; `capacity` is how many
-    calls a subtask has under way at once.
+    `timeout` is for one record including all retries, zero for none; `capacity` is the number of
+    concurrent calls of a subtask.
     """
 
     @staticmethod
@@ -39,7 +39,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Replace each record by what the function gives, in the order it is given."""
+        """Replace each record by the function's result, in the order of completion."""
         return AsyncDataStream.unordered_wait_with_retry(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
         )
@@ -53,11 +53,9 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Do as `unordered_wait`, and call again where the strategy says so."""
-        descriptor = _descriptor(
-            async_function, timeout, capacity, async_retry_strategy, _Mode.UNORDERED
-        )
-        return _applied(data_stream, descriptor, output_type)
+        """Do as `unordered_wait`, and retry calls according to the strategy."""
+        settings = async_function, timeout, capacity, async_retry_strategy
+        return _apply(data_stream, _descriptor(*settings, _Mode.UNORDERED), output_type)
 
     @staticmethod
     def ordered_wait(
@@ -67,7 +65,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Replace each record by what the function gives, in the order of the records."""
+        """Replace each record by the function's result, in the order of the records."""
         return AsyncDataStream.ordered_wait_with_retry(
             data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type
         )
@@ -81,14 +79,12 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Do as `ordered_wait`, and call again where the strategy says so."""
-        descriptor = _descriptor(
-            async_function, timeout, capacity, async_retry_strategy, _Mode.ORDERED
-        )
-        return _applied(data_stream, descriptor, output_type)
+        """Do as `ordered_wait`, and retry calls according to the strategy."""
+        settings = async_function, timeout, capacity, async_retry_strategy
+        return _apply(data_stream, _descriptor(*settings, _Mode.ORDERED), output_type)
 
 
-def _applied(
+def _apply(
     stream: DataStream, descriptor: AsyncFunctionDescriptor, output_type: TypeInformation | None
 ) -> DataStream:
     if not isinstance(stream, DataStream):
@@ -112,7 +108,7 @@ def _descriptor(
     if isinstance(function, (CheckpointedFunction, CheckpointListener)):
         message = (
             f"{name} is an AsyncFunction, which has neither state nor checkpoints: keep state in "
-            "the step before or behind it"
+            "the step before or after it"
         )
         raise InvalidJobError(message)
     if not isinstance(timeout, Time):
@@ -122,7 +118,7 @@ def _descriptor(
         message = f"this needs an AsyncRetryStrategy; got {strategy!r}"
         raise InvalidJobError(message)
     if strategy is not NO_RETRY_STRATEGY and timeout.to_milliseconds() <= 0:
-        message = "calls that are tried again need a timeout above zero"
+        message = "a retry strategy needs a timeout above zero"
         raise InvalidJobError(message)
     return AsyncFunctionDescriptor(
         function, timeout, at_least_one("capacity", capacity), strategy, mode

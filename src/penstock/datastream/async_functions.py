@@ -1,4 +1,4 @@
-"""Functions that wait for something outside, many records at a time, and how they try again."""
+"""Asynchronous functions and their retry strategies."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ ExceptionPredicate = Callable[[Exception], bool] | None
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Says which results and exceptions are worth another try."""
+    """Decides which results and exceptions are retried."""
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate:
-        """Return what answers true for a result to be asked for again, or None."""
+        """Return a predicate that is true for results to retry, or None."""
 
     @abstractmethod
     def exception_predicate(self) -> ExceptionPredicate:
-        """Return what answers true for an exception to be tried again, or None."""
+        """Return a predicate that is true for exceptions to retry, or None."""
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """Says how often and how soon a call is repeated."""
+    """Decides how often and how soon a call is retried."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Tell whether there is another try behind so many."""
+        """Tell whether there is another attempt after this number of attempts."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Return how long to wait behind so many tries."""
+        """Return the delay after this number of attempts."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
-        """Return what is worth another try."""
+        """Return the predicate of results and exceptions to retry."""
 
     @staticmethod
     def no_restart() -> NoRetryStrategy:
-        """Return the strategy that never tries again."""
+        """Create a strategy without retries."""
         from penstock.datastream.async_retry_strategies import NO_RETRY_STRATEGY
 
         return NO_RETRY_STRATEGY
@@ -75,7 +75,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate,
         exception_predicate: ExceptionPredicate,
     ) -> FixedDelayRetryStrategy:
-        """Return the strategy that waits equally long before each of some further tries."""
+        """Create a strategy with a fixed delay between attempts."""
         from penstock.datastream.async_retry_strategies import FixedDelayRetryStrategy
 
         return FixedDelayRetryStrategy(
@@ -91,7 +91,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: ResultPredicate,
         exception_predicate: ExceptionPredicate,
     ) -> ExponentialBackoffDelayRetryStrategy:
-        """Return the strategy that waits longer before each of some further tries."""
+        """Create a strategy with an exponential backoff between attempts."""
         from penstock.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
 
         return ExponentialBackoffDelayRetryStrategy(
@@ -105,25 +105,25 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """Asks something outside about each record, many records at a time.
+    """Makes an asynchronous call for each record, many of them concurrently.
 
-    All calls of a micro-batch have ended when it ends, so none is in flight at a checkpoint; a
-    micro-batch that runs again makes its calls again. The event loop is the subtask's own, lives as
-    long as the instance, and is the current one in `open` and `close`: a client may be made there.
+    All calls of a micro-batch complete before it ends, so none is in flight at a checkpoint; a
+    micro-batch that is retried repeats its calls. The subtask has an event loop that exists as long
+    as the instance, and is the current one in `open` and `close`: create clients there.
     """
 
     @abstractmethod
     async def async_invoke(self, value: IN) -> Iterable[OUT]:
-        """Return the records that take the place of this one, as a list."""
+        """Return the records that replace this one, as a list."""
 
     def timeout(self, value: IN) -> Iterable[OUT]:
-        """Return what stands for a record whose call took too long; by default that is an error."""
+        """Return the result for a record whose call timed out; by default this is an error."""
         message = f"async_invoke() has timed out for {value!r}"
         raise TimeoutError(message)
 
 
 class AsyncFunctionDescriptor(Function):
-    """An async function with all that was said about it, and its event loop while it is open."""
+    """An async function with its settings, and its event loop while it is open."""
 
     class OutputMode(Enum):
         """Whether results keep the order of the records they come from."""
@@ -147,7 +147,7 @@ class AsyncFunctionDescriptor(Function):
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Make the event loop and open the function."""
+        """Create the event loop and open the function."""
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         self.async_function.open(runtime_context)

@@ -1,4 +1,4 @@
-"""Common answers to the question whether an async call is worth another try."""
+"""Common predicates for retries of async calls."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_
 
 
 def empty_result_predicate(result: Any) -> bool:
-    """Try again when nothing came back."""
+    """Retry if there is no result."""
     return result is None or len(result) == 0
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """Try again after any exception."""
+    """Retry after any exception."""
     return error is not None
 
 
 def exception_type_predicate(
     error: BaseException | None, expected_error_type: type[BaseException]
 ) -> bool:
-    """Try again after exceptions of a kind."""
+    """Retry after exceptions of a type."""
     return isinstance(error, expected_error_type)

@@ -1,4 +1,4 @@
-"""How often and how soon an async call is repeated."""
+"""Retry strategies of async calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class RetryPredicate(AsyncRetryPredicate[Any]):
-    """Two functions, each of which may be missing."""
+    """A pair of predicates, each of which may be None."""
 
     def __init__(
         self, result_predicate: ResultPredicate, exception_predicate: ExceptionPredicate
@@ -31,32 +31,45 @@ class RetryPredicate(AsyncRetryPredicate[Any]):
         self._exception_predicate = exception_predicate
 
     def result_predicate(self) -> ResultPredicate:
-        """Return what answers true for a result to be asked for again, or None."""
+        """Return a predicate that is true for results to retry, or None."""
         return self._result_predicate
 
     def exception_predicate(self) -> ExceptionPredicate:
-        """Return what answers true for an exception to be tried again, or None."""
+        """Return a predicate that is true for exceptions to retry, or None."""
         return self._exception_predicate
 
 
 class NoRetryStrategy(AsyncRetryStrategy[Any]):
-    """Never tries again."""
+    """Never retries."""
 
     def can_retry(self, current_attempts: int) -> bool:
-        """Tell that there is no other try."""
+        """Return false."""
         return False
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Return what nobody asks for."""
+        """Return -1, which is never used."""
         return -1
 
     def get_retry_predicate(self) -> RetryPredicate:
-        """Return that nothing is worth another try."""
+        """Return a predicate that is never true."""
         return RetryPredicate(None, None)
 
 
-class FixedDelayRetryStrategy(AsyncRetryStrategy[Any]):
-    """Waits equally long before each of some further tries."""
+class _BoundedRetryStrategy(AsyncRetryStrategy[Any]):
+    _max_attempts: int
+    _predicate: RetryPredicate
+
+    def can_retry(self, current_attempts: int) -> bool:
+        """Tell whether there is another attempt; the first is not counted, as in PyFlink."""
+        return current_attempts <= self._max_attempts
+
+    def get_retry_predicate(self) -> RetryPredicate:
+        """Return the predicate of results and exceptions to retry."""
+        return self._predicate
+
+
+class FixedDelayRetryStrategy(_BoundedRetryStrategy):
+    """Retries a number of times with a fixed delay."""
 
     def __init__(
         self,
@@ -70,21 +83,13 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[Any]):
         self._backoff = backoff_time_millis
         self._predicate = RetryPredicate(result_predicate, exception_predicate)
 
-    def can_retry(self, current_attempts: int) -> bool:
-        """Tell whether so many tries leave another one; the first is not counted, as in PyFlink."""
-        return current_attempts <= self._max_attempts
-
     def get_backoff_time_millis(self, current_attempts: int) -> int:
         """Return the fixed delay."""
         return self._backoff
 
-    def get_retry_predicate(self) -> RetryPredicate:
-        """Return what is worth another try."""
-        return self._predicate
 
-
-class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[Any]):
-    """Waits longer before each of some further tries."""
+class ExponentialBackoffDelayRetryStrategy(_BoundedRetryStrategy):
+    """Retries a number of times with an exponential backoff."""
 
     def __init__(
         self,
@@ -107,20 +112,12 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[Any]):
         self._multiplier = multiplier
         self._predicate = RetryPredicate(result_predicate, exception_predicate)
 
-    def can_retry(self, current_attempts: int) -> bool:
-        """Tell whether so many tries leave another one; the first is not counted, as in PyFlink."""
-        return current_attempts <= self._max_attempts
-
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Return a delay that grows with the tries, up to the longest."""
+        """Return a delay that grows with the attempts, up to the maximum."""
         if current_attempts <= 1:
             return self._initial_delay
         grown = self._initial_delay * self._multiplier ** (current_attempts - 1)
         return int(min(grown, self._max_retry_delay))
-
-    def get_retry_predicate(self) -> RetryPredicate:
-        """Return what is worth another try."""
-        return self._predicate
 
 
 def _check(**numbers: float) -> None:

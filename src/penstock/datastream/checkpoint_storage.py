@@ -1,13 +1,13 @@
-"""Where checkpoints go, as a program names it."""
+"""PyFlink's checkpoint storages."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from penstock.common import checkpoint_options as options
+from penstock.common.config import checkpoint_options as options
 from penstock.common.configuration import Configuration
-from penstock.common.missing_names import asked_of
+from penstock.common.pyflink.missing_names import missing_name_getattr
 
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
@@ -17,7 +17,7 @@ _FLINKS_BUFFER = 4096
 
 
 class CheckpointStorage(ABC):
-    """PyFlink's name for some configuration keys; for `CheckpointConfig.set_checkpoint_storage`."""
+    """A set of configuration keys, for `CheckpointConfig.set_checkpoint_storage`."""
 
     @abstractmethod
     def to_configuration(self) -> Configuration:
@@ -25,10 +25,10 @@ class CheckpointStorage(ABC):
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Keeps the state inside a checkpoint's metadata.
+    """Stores the state in a checkpoint's metadata, for small state.
 
-    Without a path that is the driver's memory, and checkpoints die with the driver. For small
-    state: `max_state_size` is taken for PyFlink's sake and has no effect.
+    Without a path this is the driver's memory, and checkpoints are lost with the driver.
+    `max_state_size` has no effect.
     """
 
     DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
@@ -40,15 +40,15 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         self._max_state_size = max_state_size or self.DEFAULT_MAX_STATE_SIZE
 
     def get_checkpoint_path(self) -> str | None:
-        """Return the directory of the metadata, None if it stays in memory."""
+        """Return the directory of the metadata, None for memory."""
         return self._path
 
     def get_max_state_size(self) -> int:
-        """Return what was given, or Flink's default."""
+        """Return the setting, or Flink's default."""
         return self._max_state_size
 
     def get_savepoint_path(self) -> None:
-        """Return None: the directory of savepoints is the environment's."""
+        """Return None: the directory of savepoints is a setting of the environment."""
         return
 
     def to_configuration(self) -> Configuration:
@@ -60,9 +60,9 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """Keeps the state in files below a directory that driver and executors share.
+    """Stores the state in files in a directory that driver and executors share.
 
-    The other arguments are taken for PyFlink's sake and have no effect.
+    The other arguments have no effect.
     """
 
     MAX_FILE_STATE_THRESHOLD = 1024 * 1024
@@ -85,16 +85,17 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._path
 
     def get_min_file_size_threshold(self) -> int:
-        """Return what was given, or Flink's default."""
+        """Return the setting, or Flink's default."""
         return _FLINKS_THRESHOLD if self._threshold is None else self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Return what was given, or Flink's default."""
-        given = self._buffer_size
-        return max(self.get_min_file_size_threshold(), _FLINKS_BUFFER) if given < 0 else given
+        """Return the setting, or Flink's default."""
+        if self._buffer_size >= 0:
+            return self._buffer_size
+        return max(self.get_min_file_size_threshold(), _FLINKS_BUFFER)
 
     def get_savepoint_path(self) -> None:
-        """Return None: the directory of savepoints is the environment's."""
+        """Return None: the directory of savepoints is a setting of the environment."""
         return
 
     def to_configuration(self) -> Configuration:
@@ -103,5 +104,5 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return settings.set(options.CHECKPOINT_DIR, self._path)
 
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

@@ -1,4 +1,4 @@
-"""What a record may do when a job fails and comes back."""
+"""The consistency modes of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["CheckpointingMode"]
 
 
 class CheckpointingMode(Enum):
-    """The guarantee checkpoints are taken for."""
+    """The consistency that checkpoints guarantee."""
 
     EXACTLY_ONCE = 0
-    """State is as if every record had come once; with a sink that commits, output too."""
+    """Every record affects state exactly once, and output too if the sink commits."""
     AT_LEAST_ONCE = 1
-    """Records may count again after a failure; barriers hold nothing up."""
+    """Records may be processed again after a failure; barriers are not aligned."""
     AT_MOST_ONCE = 2
-    """Records may be lost after a failure and never count twice; not in PyFlink."""
+    """Records may be lost after a failure, but are never processed twice. Not in PyFlink."""

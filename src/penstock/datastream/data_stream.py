@@ -1,22 +1,20 @@
-"""Streams: what a program writes its steps on. Building them runs nothing."""
+"""Data streams: the steps of a program. Building them runs nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from penstock.channel.batches import shape_of
+from penstock.channel.batches import batch_schema_for
 from penstock.common.execution_config import ExecutionConfig
-from penstock.common.missing_names import NotHere
+from penstock.common.pyflink.missing_names import UnsupportedAttribute
 from penstock.common.typeinfo import TypeInformation, Types, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.contracts.sink import Sink
 from penstock.connectors.print_sink import PrintSink
-from penstock.connectors.sink import Sink
 from penstock.datastream.batch_functions import BatchFunction, KeyedBatchFunction
-from penstock.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-from penstock.datastream.collecting import CloseableIterator
-from penstock.datastream.connected_streams import ConnectedStreams
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -28,12 +26,19 @@ from penstock.datastream.functions import (
     ReduceFunction,
 )
 from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.projection import Projection, projected_type
-from penstock.datastream.rolling import Combine, RollingAggregate, add, greatest, least
 from penstock.datastream.state import MapStateDescriptor
-from penstock.datastream.step import DataStreamSink, Step, at_least_one
+from penstock.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from penstock.datastream.streams.collecting import CloseableIterator
+from penstock.datastream.streams.connected_streams import ConnectedStreams
+from penstock.datastream.streams.projection import Projection, projected_type
+from penstock.datastream.streams.rolling import Combine, RollingAggregate, add, greatest, least
+from penstock.datastream.streams.step import DataStreamSink, Step, at_least_one
+from penstock.datastream.streams.windowed_stream import (
+    AllWindowedStream,
+    WindowedStream,
+    count_windows,
+)
 from penstock.datastream.window import WindowAssigner
-from penstock.datastream.windowed_stream import AllWindowedStream, WindowedStream, count_windows
 from penstock.errors import InvalidJobError
 from penstock.graph.transformation import (
     Exchange,
@@ -63,7 +68,7 @@ Function = Any
 
 
 class DataStream(Step):
-    """Records on their way from one step to the next."""
+    """A stream of records."""
 
     _map_kind = OperatorKind.MAP
     _flat_map_kind = OperatorKind.FLAT_MAP
@@ -82,11 +87,11 @@ class DataStream(Step):
         return self._env
 
     def get_execution_config(self) -> ExecutionConfig:
-        """Return the environment's settings of execution."""
+        """Return the execution settings of the environment."""
         return self._env.get_config()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups, the most subtasks this step can ever have."""
+        """Set the max parallelism of this step, which is its number of key groups."""
         self._transformation.max_parallelism = at_least_one("max parallelism", max_parallelism)
         return self
 
@@ -95,12 +100,12 @@ class DataStream(Step):
         return self.set_parallelism(1)
 
     def start_new_chain(self) -> Self:
-        """Begin a stage with this step."""
+        """Start a new stage with this step."""
         self._transformation.start_new_chain = True
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accept Flink's latency hint; here a micro-batch is what is flushed."""
+        """Accepted without effect: records are flushed with each micro-batch."""
         return self
 
     def map(
@@ -108,7 +113,7 @@ class DataStream(Step):
         func: Callable[[Any], Any] | MapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Replace each record by one other."""
+        """Map each record to one other."""
         _check(func, MapFunction, "map")
         return self._then(self._map_kind, "Map", func, output_type)
 
@@ -117,12 +122,12 @@ class DataStream(Step):
         func: Callable[[Any], Any] | FlatMapFunction[Any, Any],
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Replace each record by any number of others."""
+        """Map each record to any number of others."""
         _check(func, FlatMapFunction, "flat_map")
         return self._then(self._flat_map_kind, "FlatMap", func, output_type)
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction[Any]) -> DataStream:
-        """Keep the records the function answers true for."""
+        """Keep the records for which the function returns true."""
         _check(func, FilterFunction, "filter")
         return self._then(self._filter_kind, "Filter", func, self._type)
 
@@ -138,14 +143,14 @@ class DataStream(Step):
     def process_batch(
         self, func: BatchFunction | KeyedBatchFunction, output_type: TypeInformation
     ) -> DataStream:
-        """Run a function over the records as Arrow record batches; penstock's own."""
+        """Run a function over the records as Arrow record batches. Not in PyFlink."""
         kind = KeyedBatchFunction if self._is_keyed else BatchFunction
         if not isinstance(func, kind):
             keyed = "a keyed stream" if self._is_keyed else "a stream without keys"
             message = f"process_batch() on {keyed} needs a {kind.__name__}; got {func!r}"
             raise InvalidJobError(message)
-        _check_has_columns("the records that come to it", self._type)
-        _check_has_columns("what it yields", output_type)
+        _check_has_columns("its input", self._type)
+        _check_has_columns("its output", output_type)
         if self._is_keyed:
             return self._then(
                 OperatorKind.KEYED_PROCESS_BATCH, "KEYED PROCESS BATCH", func, output_type
@@ -153,7 +158,7 @@ class DataStream(Step):
         return self._then(OperatorKind.PROCESS_BATCH, "PROCESS BATCH", func, output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Keep some fields of tuples, in the order given."""
+        """Select fields of tuples, in this order."""
         output_type = projected_type(self._type, field_indexes)
         return self._then(OperatorKind.MAP, "Projection", Projection(field_indexes), output_type)
 
@@ -162,22 +167,22 @@ class DataStream(Step):
         key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
         key_type: TypeInformation | None = None,
     ) -> KeyedStream:
-        """Bring records of the same key together, in order, with the key's state."""
+        """Partition the records by key; records of a key stay in order."""
         _check(key_selector, KeySelector, "key_by")
         check_type("key_type", key_type)
         partitioning = Partitioning(Exchange.HASH, key_selector, key_type)
-        return KeyedStream(self._env, self._dealt_out(partitioning), self)
+        return KeyedStream(self._env, self._partitioned(partitioning), self)
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
-        """Put all records into windows, in one subtask."""
+        """Assign all records to windows, in one subtask."""
         return AllWindowedStream(self._values(), window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Put all records into windows of `size`, a new one at every `slide`; Java's name."""
+        """Assign all records to windows of `size` records. Not in PyFlink."""
         return AllWindowedStream(self._values(), count_windows(size, slide))
 
     def union(self, *streams: DataStream) -> DataStream:
-        """Put the records of several streams into one; their declared types must agree."""
+        """Combine several streams into one; their declared types must be equal."""
         for stream in streams:
             self._check_beside("union", stream)
         upstreams = [u for s in (self, *streams) for u in s._values()._upstreams]
@@ -197,7 +202,7 @@ class DataStream(Step):
     def connect(
         self, ds: DataStream | BroadcastStream
     ) -> ConnectedStreams | BroadcastConnectedStream:
-        """Bring two streams together, of any types, in one function that tells them apart."""
+        """Connect two streams of any types as the inputs of one function."""
         if isinstance(ds, BroadcastStream):
             self._check_beside("connect", ds.input_stream)
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -205,7 +210,7 @@ class DataStream(Step):
         return ConnectedStreams(self, ds)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """Return what the function of this step yields to a side output, as `(tag, record)`."""
+        """Return the records that the step's function yields as `(tag, record)`."""
         if not isinstance(output_tag, OutputTag):
             message = f"get_side_output() needs an OutputTag; got {output_tag!r}"
             raise InvalidJobError(message)
@@ -213,68 +218,68 @@ class DataStream(Step):
         if step.kind in (OperatorKind.SOURCE, OperatorKind.DECOUPLE):
             message = (
                 f"{step.name!r} has no function that could yield to side output "
-                f"{output_tag.tag_id!r}: use get_side_output() on the step that does"
+                f"{output_tag.tag_id!r}: call get_side_output() on the step that does"
             )
             raise InvalidJobError(message)
         known = step.side_outputs.setdefault(output_tag.tag_id, output_tag)
         if known != output_tag:
             message = (
-                f"side output {output_tag.tag_id!r} of {step.name!r} is asked for as "
-                f"{known.type_info!r} and as {output_tag.type_info!r}: give its tags one type"
+                f"side output {output_tag.tag_id!r} of {step.name!r} is requested as "
+                f"{known.type_info!r} and as {output_tag.type_info!r}: use one type"
             )
             raise InvalidJobError(message)
         return DataStream(self._env, (Upstream(step, tag=output_tag),))
 
     def decouple(self, name: str = "Decouple") -> DataStream:
-        """Let what follows run in a stage of its own, behind a channel and at its own pace.
+        """Run the following steps in a new stage, downstream of a channel and at its own pace.
 
-        A cut and nothing else: records stay in the subtask they are in, and in order. Good
-        where a slow step shall not hold up the one before it. Ours, not PyFlink's.
+        Records stay in their subtask, and in order. Useful if a slow step should not block the one
+        before it. Not in PyFlink.
         """
         return self._then(OperatorKind.DECOUPLE, name, None, self._type)
 
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataStream:
-        """Let Spark itself run a plan over the rows: projections, filters, built-in functions.
+        """Run a Spark plan over the rows: projections, filters, built-in functions.
 
-        The function is called when the program is built, and again where the job is started; it
-        gets the rows as a DataFrame and gives another one back. The stream needs a declared row
-        type; what comes out has the type of the new columns. Ours, not PyFlink's.
+        The function is called when the program is built, and again when the job starts; it maps a
+        DataFrame of the rows to another one. The stream needs a declared row type; the result has
+        the type of the new columns. Not in PyFlink.
 
         Raises:
-            InvalidJobError: the plan does not take rows one by one; it says what to use instead.
+            InvalidJobError: the plan is not row-wise; the message names the alternative.
         """
-        from penstock.spark.native_step import transform_step
+        from penstock.spark.native.native_step import transform_step
 
         step = transform_step(self._env.get_spark_session(), func, self._type)
         return self._values()._then(OperatorKind.NATIVE, "Transform", step, step.output_type)
 
     def sql(self, query: str) -> DataStream:
-        """Let Spark itself run a query over the rows, which it finds in the view `stream`.
+        """Run a Spark SQL query over the rows, which are the view `stream`.
 
-        As `transform`, with the session's views and functions at hand. Ours, not PyFlink's.
+        As `transform`, with the session's views and functions. Not in PyFlink.
 
         Raises:
-            InvalidJobError: the query does not take rows one by one; it says what to use instead.
+            InvalidJobError: the query is not row-wise; the message names the alternative.
         """
-        from penstock.spark.native_step import sql_step
+        from penstock.spark.native.native_step import sql_step
 
         step = sql_step(self._env.get_spark_session(), query, self._type)
         return self._values()._then(OperatorKind.NATIVE, "SQL", step, step.output_type)
 
     def rebalance(self) -> DataStream:
-        """Deal records out in turn."""
+        """Distribute records round-robin."""
         return self._redistributed(Exchange.REBALANCE)
 
     def rescale(self) -> DataStream:
-        """Deal records out in turn."""
+        """Distribute records round-robin."""
         return self._redistributed(Exchange.RESCALE)
 
     def shuffle(self) -> DataStream:
-        """Deal records out at random."""
+        """Distribute records randomly."""
         return self._redistributed(Exchange.SHUFFLE)
 
     def forward(self) -> DataStream:
-        """Keep records in the subtask they are in; needs equal parallelism."""
+        """Keep records in their subtask; needs equal parallelism."""
         return self._redistributed(Exchange.FORWARD)
 
     @overload
@@ -294,8 +299,7 @@ class DataStream(Step):
     ) -> DataStream | BroadcastStream:
         """Send every record to every subtask.
 
-        With descriptors, to be kept there in broadcast state: `connect` another stream with the
-        result, whose records then find it.
+        With descriptors, for broadcast state: `connect` another stream with the result.
         """
         stream = self._redistributed(Exchange.BROADCAST)
         if broadcast_state_descriptor is None:
@@ -312,18 +316,18 @@ class DataStream(Step):
         partitioner: Callable[[Any, int], int] | Partitioner,
         key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
     ) -> DataStream:
-        """Send every record to the subtask that the partitioner names for its key."""
+        """Send every record to the subtask that the partitioner returns for its key."""
         _check(partitioner, Partitioner, "partition_custom")
         _check(key_selector, KeySelector, "partition_custom")
         partitioning = Partitioning(Exchange.CUSTOM, key_selector, partitioner=partitioner)
-        return DataStream(self._env, self._dealt_out(partitioning))
+        return DataStream(self._env, self._partitioned(partitioning))
 
     def cache(self) -> CachedDataStream:
-        """Return this stream for use in several jobs; each computes it anew."""
+        """Return this stream for use in several jobs; each job computes it again."""
         return CachedDataStream(self._env, (Upstream(self._transformation),))
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
-        """Give records their event time and the stream its watermarks."""
+        """Assign event time to the records, and watermarks to the stream."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             message = (
                 "assign_timestamps_and_watermarks() needs a WatermarkStrategy; "
@@ -345,9 +349,9 @@ class DataStream(Step):
         return self.sink_to(PrintSink(sink_identifier)).name("Print to Std. Out")
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """End the stream in a sink."""
+        """Write the stream to a sink."""
         if not isinstance(sink, Sink):
-            message = f"sink_to() needs a Sink, as FileSink...build() gives one; got {sink!r}"
+            message = f"sink_to() needs a Sink, such as FileSink...build(); got {sink!r}"
             raise InvalidJobError(message)
         transformation = Transformation(
             OperatorKind.SINK, f"Sink: {type(sink).__name__}", sink, self._upstreams
@@ -371,10 +375,10 @@ class DataStream(Step):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the program and bring this stream's records back.
+        """Run the program and collect this stream's records.
 
-        Returns an iterator to be closed (closing it cancels the job), or with `limit` a list
-        of at most that many records.
+        Returns an iterator to be closed (which cancels the job), or with `limit` a list of at most
+        that many records.
         """
         if limit is not None:
             at_least_one("limit", limit)
@@ -382,7 +386,7 @@ class DataStream(Step):
         if limit is None:
             return results
         with results:
-            return _first(results, limit)
+            return list(islice(results, limit))
 
     @property
     def _type(self) -> TypeInformation | None:
@@ -401,16 +405,16 @@ class DataStream(Step):
             raise InvalidJobError(message)
         if other._env is not self._env:
             message = (
-                f"{method}() of streams of two environments, which are two jobs: make both "
+                f"{method}() of streams of two environments, which are two jobs: create both "
                 "streams in one StreamExecutionEnvironment"
             )
             raise InvalidJobError(message)
 
-    def _dealt_out(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
+    def _partitioned(self, partitioning: Partitioning) -> tuple[Upstream, ...]:
         return tuple(replace(u, partitioning=partitioning) for u in self._upstreams)
 
     def _redistributed(self, exchange: Exchange) -> DataStream:
-        return DataStream(self._env, self._dealt_out(Partitioning(exchange)))
+        return DataStream(self._env, self._partitioned(Partitioning(exchange)))
 
     def _then(
         self, kind: OperatorKind, name: str, func: Function, output_type: TypeInformation | None
@@ -427,7 +431,7 @@ class DataStream(Step):
         func: Function,
         output_type: TypeInformation | None,
     ) -> DataStream:
-        """Join a second stream to this one in a step of two inputs; called by their connection."""
+        """Add a step with a second stream as its second input; called by connected streams."""
         if kind.is_keyed and not kind.has_broadcast_side:
             _check_key_types(self._upstreams[0], second._upstreams[0])
         as_second = tuple(replace(u, input=1) for u in second._upstreams)
@@ -438,25 +442,24 @@ class DataStream(Step):
 class CachedDataStream(DataStream):
     """A stream that several jobs use.
 
-    Flink keeps the records of the first job for the next ones. Here nothing is kept: each job
-    computes them again, from the same sources.
+    Unlike in Flink, the records of the first job are not kept: each job computes them again.
     """
 
     def invalidate(self) -> None:
-        """Accept it: nothing is kept."""
+        """Accepted without effect: no records are kept."""
 
 
 class KeyedStream(DataStream):
-    """Records grouped by key: each key's records arrive in order, next to its state.
+    """A stream that is partitioned by key: each key's records arrive in order.
 
-    `map`, `flat_map` and `filter` have access to the key's state here.
+    `map`, `flat_map` and `filter` have access to the key's state.
     """
 
     _map_kind = OperatorKind.KEYED_MAP
     _flat_map_kind = OperatorKind.KEYED_FLAT_MAP
     _filter_kind = OperatorKind.KEYED_FILTER
 
-    AccumulateType = NotHere()
+    AccumulateType = UnsupportedAttribute()
 
     def __init__(
         self, env: StreamExecutionEnvironment, upstreams: tuple[Upstream, ...], origin: DataStream
@@ -476,36 +479,36 @@ class KeyedStream(DataStream):
         return self._then(OperatorKind.KEYED_PROCESS, "KEYED PROCESS", func, output_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction[Any]) -> DataStream:
-        """Fold the records of each key into one, emitted after each (BATCH: once per key)."""
+        """Reduce the records of each key, emitted after each record (BATCH: once per key)."""
         _check(func, ReduceFunction, "reduce")
         return self._then(OperatorKind.REDUCE, "Reduce", func, self._type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """Put the records of each key into windows."""
+        """Assign the records of each key to windows."""
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Put the records of each key into windows of `size`, a new one at every `slide`."""
+        """Assign the records of each key to windows of `size` records."""
         return WindowedStream(self, count_windows(size, slide))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """Keep a rolling sum of one field; the others stay those of the first record."""
+        """Emit a rolling sum of one field; the others stay those of the first record."""
         return self._rolling(position_to_sum, add)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
-        """Keep the least value of one field; the others stay those of the first record."""
+        """Emit the minimum of one field; the others stay those of the first record."""
         return self._rolling(position_to_min, least)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
-        """Keep the greatest value of one field; the others stay those of the first record."""
+        """Emit the maximum of one field; the others stay those of the first record."""
         return self._rolling(position_to_max, greatest)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
-        """Keep the whole record with the least value of one field, the first of equals."""
+        """Emit the record with the minimum of one field, the first of equals."""
         return self._rolling(position_to_min_by, least, whole_record=True)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
-        """Keep the whole record with the greatest value of one field, the first of equals."""
+        """Emit the record with the maximum of one field, the first of equals."""
         return self._rolling(position_to_max_by, greatest, whole_record=True)
 
     def key_by(
@@ -513,11 +516,11 @@ class KeyedStream(DataStream):
         key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
         key_type: TypeInformation | None = None,
     ) -> KeyedStream:
-        """Group by another key instead."""
+        """Partition by another key instead."""
         return self._origin.key_by(key_selector, key_type)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Keep some fields of tuples, in the order given; what follows has no key."""
+        """Select fields of tuples, in this order; the result is not keyed."""
         return self._values().project(*field_indexes)
 
     def partition_custom(
@@ -525,23 +528,23 @@ class KeyedStream(DataStream):
         partitioner: Callable[[Any, int], int] | Partitioner,
         key_selector: Callable[[Any], Any] | KeySelector[Any, Any],
     ) -> DataStream:
-        """Refuse: the key decides."""
+        """Not possible on a keyed stream."""
         return self._redistributed(Exchange.CUSTOM)
 
     def decouple(self, name: str = "Decouple") -> DataStream:
-        """Refuse: a key is a cut already."""
+        """Not possible on a keyed stream, which starts a new stage already."""
         message = (
-            "key_by() is a cut already: what follows it runs in a stage of its own; "
-            "put decouple() before it, or behind the keyed step"
+            "key_by() starts a new stage already: call decouple() before it, or after the keyed "
+            "step"
         )
         raise InvalidJobError(message)
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """End the stream in a sink."""
+        """Write the stream to a sink."""
         return self._values().sink_to(sink)
 
     def _redistributed(self, exchange: Exchange) -> DataStream:
-        message = f"a keyed stream is dealt out by its key: {exchange.value} is not possible on it"
+        message = f"a keyed stream is partitioned by its key: {exchange.value}() is not possible"
         raise InvalidJobError(message)
 
     @property
@@ -555,7 +558,7 @@ class KeyedStream(DataStream):
         self, position: int | str, combine: Combine, whole_record: bool = False
     ) -> DataStream:
         if not isinstance(position, (int, str)):
-            message = f"a field is given by its position or its name; got {position!r}"
+            message = f"a field is a position or a name; got {position!r}"
             raise InvalidJobError(message)
         return self.reduce(RollingAggregate(position, combine, whole_record))
 
@@ -570,10 +573,10 @@ def _check(func: Any, kind: type, method: str) -> None:
 
 
 def _check_has_columns(what: str, type_info: TypeInformation | None) -> None:
-    if shape_of(type_info) is None:
+    if batch_schema_for(type_info) is None:
         message = (
-            f"process_batch() needs {what} to have columns, and their type is {type_info!r}: "
-            "declare a basic type, or a tuple or row of basic types, as output_type"
+            f"process_batch() needs {what} to be columns, but its type is {type_info!r}: declare a "
+            "basic type, or a tuple or row of basic types, as output_type"
         )
         raise InvalidJobError(message)
 
@@ -582,16 +585,7 @@ def _check_key_types(first: Upstream, second: Upstream) -> None:
     types = [u.partitioning.key_type or Types.PICKLED_BYTE_ARRAY() for u in (first, second)]
     if types[0] != types[1]:
         message = (
-            f"the keys of connected streams must have one type, and these are {types[0]!r} and "
-            f"{types[1]!r}: give both key_by() the same key_type"
+            f"the keys of connected streams must have one type, but are {types[0]!r} and "
+            f"{types[1]!r}: pass the same key_type to both key_by()"
         )
         raise InvalidJobError(message)
-
-
-def _first(results: Iterator[Any], limit: int) -> list[Any]:
-    found: list[Any] = []
-    for record in results:
-        found.append(record)
-        if len(found) == limit:
-            break
-    return found

@@ -1,4 +1,4 @@
-"""Streaming or batch."""
+"""The runtime execution modes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["RuntimeExecutionMode"]
 
 
 class RuntimeExecutionMode(Enum):
-    """How a program's results are given."""
+    """When a program's results are emitted."""
 
     STREAMING = "STREAMING"
     """As they change: a rolling aggregate emits for every record."""

@@ -1,4 +1,4 @@
-"""What becomes of checkpoints when a job is cancelled."""
+"""The retention of checkpoints when a job is cancelled."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["ExternalizedCheckpointRetention"]
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """Whether completed checkpoints outlive a cancelled job."""
+    """Whether completed checkpoints are kept when a job is cancelled."""
 
     DELETE_ON_CANCELLATION = 0
-    """They are deleted; those of a failed job stay."""
+    """They are deleted; those of a failed job are kept."""
     RETAIN_ON_CANCELLATION = 1
-    """They stay, and whoever cancels the job deletes them."""
+    """They are kept, and the user deletes them."""
     NO_EXTERNALIZED_CHECKPOINTS = 2
-    """They are the job's own."""
+    """They are deleted with the job."""

@@ -1,9 +1,9 @@
-"""User functions: what a program implements and penstock calls.
+"""The functions that a program implements.
 
-Every function is shipped to tasks by value. `open` is called before the first record a task
-gives it, and again whenever another worker takes the subtask over: plain fields set while
-processing do not survive a micro-batch, keyed state does, and so does what a
-`CheckpointedFunction` puts into its operator state.
+Functions are shipped to tasks by value. `open` is called before the first record in a worker, and
+again whenever another worker takes the subtask over: plain fields that are set while processing do
+not survive a micro-batch. Keyed state does, and so does the operator state of a
+`CheckpointedFunction`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.common.missing_names import asked_of
+from penstock.common.pyflink.missing_names import missing_name_getattr
 from penstock.datastream.async_functions import (
     AsyncFunction,
     AsyncFunctionDescriptor,
@@ -79,61 +79,61 @@ KEY = TypeVar("KEY")
 
 
 class MapFunction(Function, Generic[IN, OUT]):
-    """One record in, one record out."""
+    """Maps each record to one other record."""
 
     @abstractmethod
     def map(self, value: IN) -> OUT:
-        """Return the record that takes the place of `value`."""
+        """Return the record that replaces `value`."""
 
 
 class FlatMapFunction(Function, Generic[IN, OUT]):
-    """One record in, any number out."""
+    """Maps each record to any number of records."""
 
     @abstractmethod
     def flat_map(self, value: IN) -> Iterable[OUT] | None:
-        """Return or yield the records that take the place of `value`."""
+        """Return or yield the records that replace `value`."""
 
 
 class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
-    """One record of either of two connected streams in, one record out.
+    """Maps each record of two connected streams to one other record.
 
-    The same instance gets both, so they share its fields and, on keyed streams, a key's state.
+    One instance gets both inputs, which share its fields and, on keyed streams, a key's state.
     """
 
     @abstractmethod
     def map1(self, value: IN1) -> OUT | None:
-        """Return what takes the place of a record of the first stream; None for nothing."""
+        """Return what replaces a record of the first stream; None for nothing."""
 
     @abstractmethod
     def map2(self, value: IN2) -> OUT | None:
-        """Return what takes the place of a record of the second stream; None for nothing."""
+        """Return what replaces a record of the second stream; None for nothing."""
 
 
 class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
-    """One record of either of two connected streams in, any number out.
+    """Maps each record of two connected streams to any number of records.
 
-    The same instance gets both, so they share its fields and, on keyed streams, a key's state.
+    One instance gets both inputs, which share its fields and, on keyed streams, a key's state.
     """
 
     @abstractmethod
     def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
-        """Return or yield what takes the place of a record of the first stream."""
+        """Return or yield what replaces a record of the first stream."""
 
     @abstractmethod
     def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
-        """Return or yield what takes the place of a record of the second stream."""
+        """Return or yield what replaces a record of the second stream."""
 
 
 class FilterFunction(Function, Generic[IN]):
-    """Keeps the records it answers true for."""
+    """Keeps the records for which it returns true."""
 
     @abstractmethod
     def filter(self, value: IN) -> bool:
-        """Say whether `value` stays."""
+        """Tell whether `value` is kept."""
 
 
 class ReduceFunction(Function, Generic[IN]):
-    """Folds two records of a kind into one."""
+    """Combines two records of a type into one."""
 
     @abstractmethod
     def reduce(self, value1: IN, value2: IN) -> IN:
@@ -141,7 +141,7 @@ class ReduceFunction(Function, Generic[IN]):
 
 
 class AggregateFunction(Function, Generic[IN, ACC, OUT]):
-    """Folds records into an accumulator and reads a result from it."""
+    """Adds records to an accumulator and computes a result from it."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
@@ -153,7 +153,7 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """Return the result the accumulator stands for."""
+        """Return the result of the accumulator."""
 
     @abstractmethod
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
@@ -161,7 +161,7 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 
 
 class KeySelector(Function, Generic[IN, KEY]):
-    """Finds the key of a record; must give the same key for the same record."""
+    """Extracts the key of a record; it must return the same key for the same record."""
 
     @abstractmethod
     def get_key(self, value: IN) -> KEY:
@@ -172,162 +172,126 @@ class NullByteKeySelector(KeySelector[Any, int]):
     """Gives every record the same key."""
 
     def get_key(self, value: Any) -> int:
-        """Return 0 for all."""
+        """Return 0 for every record."""
         return 0
 
 
 class Partitioner(Function):
-    """Decides which subtask of the next step gets a record."""
+    """Chooses the subtask of the next step that gets a record."""
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
-        """Return the number of the subtask for a record of this key, from 0."""
+        """Return the index of the subtask for a record of this key, from 0."""
 
 
-class ProcessFunction(Function, Generic[IN, OUT]):
-    """The most general function on a stream without keys."""
-
-    class Context(ABC):
-        """What is known about the current record."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the record's event time, the least 64-bit number if it has none."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return what tells the time and keeps timers."""
+class _RecordContext(ABC):
+    @abstractmethod
+    def timestamp(self) -> int:
+        """Return the record's event time, the least 64-bit number if it has none."""
 
     @abstractmethod
-    def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
-        """Return or yield what follows from `value`."""
+    def timer_service(self) -> TimerService:
+        """Return the service that tells the time and keeps timers."""
 
 
-class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
-    """The most general function on a keyed stream, with access to the key's state."""
-
-    class Context(ABC):
-        """What is known about the current record."""
-
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the record's key."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the record's event time, the least 64-bit number if it has none."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return what tells the time and keeps timers."""
-
-    class OnTimerContext(Context):
-        """What is known about a timer that fires."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return which time the timer went by."""
-
+class _KeyedContext(_RecordContext):
     @abstractmethod
-    def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
-        """Return or yield what follows from `value`."""
+    def get_current_key(self) -> Any:
+        """Return the record's key."""
 
-    def on_timer(
-        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
-    ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a timer of `timestamp`; its key is the current one.
 
-        Called once per key and time, in the order of times: with the watermark that has come that
-        far, or as soon as a micro-batch can start when the machine's time has.
+class _TimerContext(ABC):
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """Return whether the timer is an event-time or a processing-time timer."""
+
+
+class _TimerCallback:
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
+        """Return or yield the results of a timer of `timestamp`; the current key is the timer's.
+
+        Called once per key and time, in the order of times: when the watermark has reached the
+        time, or with the first micro-batch after processing time has reached it.
         """
         return None
 
 
+class ProcessFunction(Function, Generic[IN, OUT]):
+    """Processes the records of a stream without keys."""
+
+    class Context(_RecordContext):
+        """Information about the current record."""
+
+    @abstractmethod
+    def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
+        """Return or yield the results of `value`."""
+
+
+class KeyedProcessFunction(_TimerCallback, Function, Generic[KEY, IN, OUT]):
+    """Processes the records of a keyed stream, with access to the key's state and timers."""
+
+    class Context(_KeyedContext):
+        """Information about the current record."""
+
+    class OnTimerContext(Context, _TimerContext):
+        """Information about a timer that fires."""
+
+    @abstractmethod
+    def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
+        """Return or yield the results of `value`."""
+
+
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
-    """The most general function on two connected streams."""
+    """Processes the records of two connected streams."""
 
-    class Context(ABC):
-        """What is known about the current record."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the record's event time, the least 64-bit number if it has none."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return what tells the time and keeps timers."""
+    class Context(_RecordContext):
+        """Information about the current record."""
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
-        """Return or yield what follows from a record of the first stream."""
+        """Return or yield the results of a record of the first stream."""
 
     @abstractmethod
     def process_element2(self, value: IN2, ctx: CoProcessFunction.Context) -> Iterable[OUT] | None:
-        """Return or yield what follows from a record of the second stream."""
+        """Return or yield the results of a record of the second stream."""
 
 
-class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
-    """The most general function on two connected keyed streams.
+class KeyedCoProcessFunction(_TimerCallback, Function, Generic[KEY, IN1, IN2, OUT]):
+    """Processes the records of two connected keyed streams.
 
-    A key's state is one for both: what a record of the first stream leaves there, a record of
-    the second with the same key finds.
+    Both streams share a key's state: a record of the second stream finds there what a record of
+    the first with the same key has written.
     """
 
-    class Context(ABC):
-        """What is known about the current record."""
+    class Context(_KeyedContext):
+        """Information about the current record."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the record's key."""
-
-        @abstractmethod
-        def timestamp(self) -> int:
-            """Return the record's event time, the least 64-bit number if it has none."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return what tells the time and keeps timers."""
-
-    class OnTimerContext(Context):
-        """What is known about a timer that fires."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return which time the timer went by."""
+    class OnTimerContext(Context, _TimerContext):
+        """Information about a timer that fires."""
 
     @abstractmethod
     def process_element1(
         self, value: IN1, ctx: KeyedCoProcessFunction.Context
     ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a record of the first stream."""
+        """Return or yield the results of a record of the first stream."""
 
     @abstractmethod
     def process_element2(
         self, value: IN2, ctx: KeyedCoProcessFunction.Context
     ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a record of the second stream."""
-
-    def on_timer(
-        self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext
-    ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a timer of `timestamp`; its key is the current one.
-
-        Called once per key and time, in the order of times: with the watermark that has come that
-        far, or as soon as a micro-batch can start when the machine's time has.
-        """
-        return None
+        """Return or yield the results of a record of the second stream."""
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What functions with a broadcast side have in common.
+    """Base of functions with a broadcast side.
 
-    Every subtask gets all records of the broadcast side, in the same order, and keeps what it
-    makes of them in broadcast state. It must make the same of them everywhere: which copy a
-    subtask finds after a restore with another parallelism is open.
+    Every subtask gets all records of the broadcast side, in the same order, and keeps its results
+    in broadcast state. These must be the same in all subtasks: after a restore with another
+    parallelism, a subtask may get the copy of any other.
     """
 
     class BaseContext(ABC):
-        """What is known about the current record, whichever side it is of."""
+        """Information about the current record, whichever side it is of."""
 
         @abstractmethod
         def timestamp(self) -> int:
@@ -335,109 +299,89 @@ class BaseBroadcastProcessFunction(Function):
 
         @abstractmethod
         def current_processing_time(self) -> int:
-            """Return this machine's time in milliseconds, another one after a failure."""
+            """Return the processing time in milliseconds, which differs after a failure."""
 
         @abstractmethod
         def current_watermark(self) -> int:
             """Return the watermark, the least 64-bit number as long as there is none."""
 
     class Context(BaseContext):
-        """The broadcast side's: it may change broadcast state."""
+        """The context of the broadcast side, which may write broadcast state."""
 
         @abstractmethod
         def get_broadcast_state(
             self, state_descriptor: MapStateDescriptor
         ) -> BroadcastState[Any, Any]:
-            """Return a broadcast state that was given to `broadcast()`."""
+            """Return a broadcast state that was passed to `broadcast()`."""
 
     class ReadOnlyContext(BaseContext):
-        """The other side's: it may look at broadcast state."""
+        """The context of the other side, which may only read broadcast state."""
 
         @abstractmethod
         def get_broadcast_state(
             self, state_descriptor: MapStateDescriptor
         ) -> ReadOnlyBroadcastState[Any, Any]:
-            """Return a broadcast state that was given to `broadcast()`, to be read only."""
+            """Return a broadcast state that was passed to `broadcast()`, for reading only."""
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """The function of a stream without keys that is connected with a broadcast one."""
+    """Processes a stream without keys that is connected with a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
-        """What the broadcast side sees."""
+        """The context of the broadcast side."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
-        """What the other side sees."""
+        """The context of the other side."""
 
     @abstractmethod
     def process_element(
         self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext
     ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a record of the side that is not broadcast."""
+        """Return or yield the results of a record of the side that is not broadcast."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2, ctx: BroadcastProcessFunction.Context
     ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a broadcast record; called in every subtask."""
+        """Return or yield the results of a broadcast record; called in every subtask."""
 
 
-class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """The function of a keyed stream that is connected with a broadcast one.
+class KeyedBroadcastProcessFunction(
+    _TimerCallback, BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]
+):
+    """Processes a keyed stream that is connected with a broadcast stream.
 
     A broadcast record has no key, and so no keyed state.
     """
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
-        """What the broadcast side sees."""
+        """The context of the broadcast side."""
 
-    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
-        """What the keyed side sees."""
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, _KeyedContext):
+        """The context of the keyed side."""
 
-        @abstractmethod
-        def get_current_key(self) -> Any:
-            """Return the record's key."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Return what tells the time and keeps timers."""
-
-    class OnTimerContext(ReadOnlyContext):
-        """What is known about a timer that fires."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Return which time the timer went by."""
+    class OnTimerContext(ReadOnlyContext, _TimerContext):
+        """Information about a timer that fires."""
 
     @abstractmethod
     def process_element(
         self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
     ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a record with a key, next to the key's state."""
+        """Return or yield the results of a record with a key, next to the key's state."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context
     ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a broadcast record; called in every subtask."""
-
-    def on_timer(
-        self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
-    ) -> Iterable[OUT] | None:
-        """Return or yield what follows from a timer of `timestamp`; its key is the current one.
-
-        Called once per key and time, in the order of times: with the watermark that has come that
-        far, or as soon as a micro-batch can start when the machine's time has.
-        """
-        return None
+        """Return or yield the results of a broadcast record; called in every subtask."""
 
 
 class FunctionInitializationContext(ABC):
-    """What a function is given to find its operator state again."""
+    """Gives a function access to its restored operator state."""
 
     @abstractmethod
     def is_restored(self) -> bool:
-        """Tell whether there is an earlier version: a checkpoint, or an earlier micro-batch."""
+        """Tell whether state is restored: from a checkpoint, or from an earlier micro-batch."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
@@ -445,28 +389,28 @@ class FunctionInitializationContext(ABC):
 
 
 class FunctionSnapshotContext(ABC):
-    """What a function is told when its operator state is taken."""
+    """Information about the snapshot that a function's operator state becomes part of."""
 
     @abstractmethod
     def get_checkpoint_id(self) -> int:
-        """Return the first checkpoint that this version can be part of, never one that is past.
+        """Return the first checkpoint that this snapshot can be part of, never a past one.
 
-        Several micro-batches before a checkpoint get the same id. To do something when a
-        checkpoint is complete, add to what is filed under its id, and act on all ids up to it.
+        Several micro-batches before a checkpoint get the same id. To act when a checkpoint is
+        complete, collect work under its id, and process all ids up to it.
         """
 
 
 class CheckpointedFunction(ABC):
-    """A function with operator state: lists of its own, beside any keyed state.
+    """A function with operator state: lists that belong to a subtask, not to a key.
 
-    Mixed into a function, as in `class Buffer(FlatMapFunction, CheckpointedFunction)`. What
-    `snapshot_state` puts into the lists is part of every version of the job's state, so a
-    buffer kept in `self` survives a change of worker, a failure and a new parallelism.
+    A mixin, as in `class Buffer(FlatMapFunction, CheckpointedFunction)`. The lists are part of
+    every version of the job's state, so a buffer that `snapshot_state` writes to them survives a
+    change of worker, a failure and a new parallelism.
     """
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Ask for lists and fill fields from them.
+        """Get the lists and fill fields from them.
 
         Called once per instance, before `open` and before any record: when a job starts or is
         restored, and whenever another worker takes the subtask over.
@@ -474,26 +418,26 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Put what has to survive into the lists.
+        """Write everything that has to survive to the lists.
 
-        Called at the end of every micro-batch, not only where a checkpoint is. A task that is
-        tried again calls it again; it must change nothing outside the function.
+        Called at the end of every micro-batch, not only for checkpoints. A retried task calls it
+        again; it must change nothing outside the function.
         """
 
 
 class CheckpointListener:
-    """A function that wants to hear what became of a checkpoint.
+    """A function that is notified of completed and aborted checkpoints.
 
-    Mixed into a function. Notices come late and, after a crash, may come twice or not at all;
-    a notice of checkpoint n says that all before n are settled too.
+    A mixin. Notifications come late and, after a crash, may come twice or not at all; one for
+    checkpoint n covers all checkpoints before n.
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Hear that a checkpoint is complete and durable."""
+        """Called when a checkpoint is complete and durable."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Hear that a checkpoint was given up; the next complete one covers its records."""
+        """Called when a checkpoint was aborted; the next complete one covers its records."""
 
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

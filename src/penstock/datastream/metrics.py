@@ -1,7 +1,7 @@
 """Metrics of user functions.
 
-They are exact: what a task measured is added to the job's figures when its micro-batch is
-published, once, however often the task was tried.
+They are exact: the values of a task are added to the job's metrics when its micro-batch is
+published, once, however often the task was retried.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.common.metric_figures import Marks, Spread, StepFigures
+from penstock.common.metric_values import DistributionSummary, MeterSample, StepMetrics
 from penstock.errors import InvalidJobError
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
 
 
 class Metric:
-    """The root of all metrics."""
+    """The base class of all metrics."""
 
     __slots__ = ()
 
 
 class Counter(Metric):
-    """A number that a function counts up or down."""
+    """A counter that can be incremented and decremented."""
 
     __slots__ = ("_count",)
 
@@ -38,7 +38,7 @@ class Counter(Metric):
         self._count -= n
 
     def get_count(self) -> int:
-        """Return what this task has counted in the current micro-batch."""
+        """Return the count of this task in the current micro-batch."""
         return self._count
 
     def take(self) -> int:
@@ -48,7 +48,7 @@ class Counter(Metric):
 
 
 class Meter(Metric):
-    """Events, whose rate is wanted."""
+    """Measures the rate of events."""
 
     __slots__ = ("_count", "_span")
 
@@ -57,36 +57,36 @@ class Meter(Metric):
         self._span = time_span_in_seconds
 
     def mark_event(self, value: int = 1) -> None:
-        """Tell of an event, or of several."""
+        """Record an event, or several."""
         self._count += value
 
     def get_count(self) -> int:
-        """Return how many events this task was told of in the current micro-batch."""
+        """Return the number of events of this task in the current micro-batch."""
         return self._count
 
-    def take(self) -> Marks | None:
-        """Return the events and start again with none."""
+    def take(self) -> MeterSample | None:
+        """Return the events and start again at zero."""
         count, self._count = self._count, 0
-        return Marks(count, self._span) if count else None
+        return MeterSample(count, self._span) if count else None
 
 
 class Distribution(Metric):
-    """Values, of which least, most and mean are wanted."""
+    """Measures minimum, maximum and mean of values."""
 
-    __slots__ = ("_spread",)
+    __slots__ = ("_summary",)
 
     def __init__(self) -> None:
-        self._spread: Spread | None = None
+        self._summary: DistributionSummary | None = None
 
     def update(self, value: float) -> None:
-        """Tell of a value."""
-        told = Spread(1, value, value, value)
-        self._spread = told if self._spread is None else self._spread.with_(told)
+        """Record a value."""
+        summary = DistributionSummary(1, value, value, value)
+        self._summary = summary if self._summary is None else self._summary.with_(summary)
 
-    def take(self) -> Spread | None:
-        """Return the values together and start again with none."""
-        spread, self._spread = self._spread, None
-        return spread
+    def take(self) -> DistributionSummary | None:
+        """Return the summary of the values and start again with none."""
+        summary, self._summary = self._summary, None
+        return summary
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Metrics:
 
 
 class MetricGroup:
-    """The metrics of one operator, possibly in named groups below each other."""
+    """The metrics of one operator, possibly in nested groups."""
 
     def __init__(self, metrics: _Metrics | None = None, scope: str = "") -> None:
         self._metrics = _Metrics() if metrics is None else metrics
@@ -109,7 +109,7 @@ class MetricGroup:
         return self._metrics.counters.setdefault(self._scope + name, Counter())
 
     def gauge(self, name: str, obj: Callable[[], float]) -> None:
-        """Let a function be asked for a number at the end of every micro-batch."""
+        """Register a function that is called for a number at the end of every micro-batch."""
         if not callable(obj):
             message = f"gauge {name!r} needs a function without parameters; got {obj!r}"
             raise InvalidJobError(message)
@@ -124,26 +124,26 @@ class MetricGroup:
         return self._metrics.distributions.setdefault(self._scope + name, Distribution())
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return a group below this one; its metrics carry the group's name in front."""
+        """Return a subgroup; the names of its metrics are prefixed with its name."""
         scope = f"{self._scope}{name}." + (f"{extra}." if extra is not None else "")
         return MetricGroup(self._metrics, scope)
 
     def take_counts(self) -> dict[str, int]:
-        """Return what was counted since the last call, by full name."""
+        """Return the counts since the last call, by full name."""
         return {name: n for name, c in self._metrics.counters.items() if (n := c.take())}
 
-    def take_figures(self) -> StepFigures:
-        """Return what else was measured since the last call, and what the gauges say now."""
+    def take_metrics(self) -> StepMetrics:
+        """Return the other metrics since the last call, and the current values of gauges."""
         mine = self._metrics
-        return StepFigures(
-            {name: marks for name, m in mine.meters.items() if (marks := m.take())},
-            {name: spread for name, d in mine.distributions.items() if (spread := d.take())},
+        return StepMetrics(
+            {name: events for name, m in mine.meters.items() if (events := m.take())},
+            {name: values for name, d in mine.distributions.items() if (values := d.take())},
             {name: _number(name, read()) for name, read in mine.gauges.items()},
         )
 
 
 def _number(name: str, value: object) -> float:
     if not isinstance(value, (int, float)):
-        message = f"gauge {name!r} must give a number; it gave {value!r}"
+        message = f"gauge {name!r} must return a number; it returned {value!r}"
         raise InvalidJobError(message)
     return value

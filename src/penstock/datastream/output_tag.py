@@ -1,4 +1,4 @@
-"""Names of side outputs: what a function yields beside its main output."""
+"""Tags of side outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OutputTag", "is_tagged"]
 class OutputTag:
     """A side output by its id, with the type of its records.
 
-    A function yields `(tag, record)`, and `get_side_output(tag)` of its step gives the records.
+    A function yields `(tag, record)`, and `get_side_output(tag)` of its step returns the records.
     Two tags of one id are the same side output.
     """
 
@@ -25,7 +25,7 @@ class OutputTag:
     ) -> None:
         """Name a side output; a list of types stands for a row of them, no type for any record."""
         if not isinstance(tag_id, str) or not tag_id:
-            message = f"an OutputTag needs an id that is text, and not empty; got {tag_id!r}"
+            message = f"an OutputTag needs a non-empty string as its id; got {tag_id!r}"
             raise InvalidJobError(message)
         if isinstance(type_info, list):
             type_info = Types.ROW(type_info)
@@ -34,7 +34,7 @@ class OutputTag:
         self.type_info: TypeInformation = type_info or Types.PICKLED_BYTE_ARRAY()  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OutputTag) and self._facts() == other._facts()
+        return isinstance(other, OutputTag) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self.tag_id)
@@ -42,10 +42,10 @@ class OutputTag:
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r}, {self.type_info!r})"
 
-    def _facts(self) -> tuple[str, TypeInformation]:
+    def _identity(self) -> tuple[str, TypeInformation]:
         return self.tag_id, self.type_info
 
 
 def is_tagged(record: Any) -> bool:
-    """Tell whether what a function gave is for a side output."""
+    """Tell whether a function's result is for a side output."""
     return isinstance(record, tuple) and bool(record) and isinstance(record[0], OutputTag)

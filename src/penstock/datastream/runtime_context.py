@@ -1,4 +1,4 @@
-"""What every function has: a life from `open` to `close`, and a context to ask for its state."""
+"""The base class of functions and their runtime context."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Function", "KeyedStateStore", "RuntimeContext"]
 
 
 class KeyedStateStore(ABC):
-    """Access to the keyed state of the operator that asks."""
+    """Access to the keyed state of an operator."""
 
     @abstractmethod
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
@@ -41,7 +41,7 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """Return a value per key into which `add` folds what it is given."""
+        """Return a value per key, combined with each value that is added."""
 
     @abstractmethod
     def get_aggregating_state(
@@ -51,11 +51,11 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def get_raw_state(self, state_descriptor: RawStateDescriptor) -> RawState:
-        """Return bytes per key, stored and restored untouched."""
+        """Return bytes per key, stored unchanged."""
 
 
 class RuntimeContext(KeyedStateStore):
-    """What a function may know about where it runs, given to `open`."""
+    """Information about the subtask that a function runs in, passed to `open`."""
 
     @abstractmethod
     def get_task_name(self) -> str:
@@ -75,7 +75,7 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """Return how often this task was tried before, 0 for the first time."""
+        """Return the number of earlier attempts at this task."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
@@ -94,7 +94,7 @@ class Function(ABC):  # noqa: B024 - both methods are optional to override
     """The root of all user functions."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027
-        """Prepare this instance; called before its first record in a worker."""
+        """Initialise this instance; called before its first record in a worker."""
 
     def close(self) -> None:  # noqa: B027
-        """Release what `open` took; called at end of input or when the instance is retired."""
+        """Release resources; called at end of input or when the instance is discarded."""

@@ -1,4 +1,4 @@
-"""What an environment can be told beside the program: defaults, files, and Flink's own knobs."""
+"""The settings of an execution environment."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import Self
 
+from penstock.common.config.known_options import MAX_PARALLELISM, PARALLELISM, overlay, validate
+from penstock.common.config.option_kinds import BOOLEAN
+from penstock.common.config.pipeline_options import OPERATOR_CHAINING, PYTHON_FILES
 from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
 from penstock.common.execution_config import ExecutionConfig
-from penstock.common.known_options import MAX_PARALLELISM, PARALLELISM, overlay, validate
-from penstock.common.missing_names import AsksForPyFlink
-from penstock.common.option_kinds import BOOLEAN
-from penstock.common.pipeline_options import OPERATOR_CHAINING, PYTHON_FILES
+from penstock.common.pyflink.missing_names import ExplainsMissingMethods
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.datastream.step import at_least_one
+from penstock.datastream.streams.step import at_least_one
 from penstock.errors import InvalidJobError
 
 __all__ = ["RuntimeSettings"]
@@ -23,8 +23,8 @@ _CHANGELOG = ConfigOption("state.changelog.enabled", BOOLEAN, False)
 _FLINKS_BUFFER_TIMEOUT = 100
 
 
-class RuntimeSettings(AsksForPyFlink):
-    """The settings of an environment; all that has an effect is in its configuration."""
+class RuntimeSettings(ExplainsMissingMethods):
+    """The settings of an environment; those with an effect are in its configuration."""
 
     def __init__(self) -> None:
         self._configuration = Configuration()
@@ -32,7 +32,7 @@ class RuntimeSettings(AsksForPyFlink):
         self._default_parallelism: int | None = None
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over settings; unknown keys are refused.
+        """Apply settings; unknown keys are rejected.
 
         Raises:
             ConfigurationError: a key is unknown (the nearest known one is named) or a value
@@ -42,37 +42,37 @@ class RuntimeSettings(AsksForPyFlink):
         overlay(self._configuration, configuration)
 
     def get_config(self) -> ExecutionConfig:
-        """Return the settings of execution, to read and to change."""
+        """Return the execution settings, for reading and changing."""
         return ExecutionConfig(self._configuration)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set how many subtasks a step has that does not say so itself."""
+        """Set the default parallelism of steps."""
         self._configuration.set(PARALLELISM, at_least_one("parallelism", parallelism))
         return self
 
     def get_parallelism(self) -> int:
-        """Return the default parallelism: what was set, else the number of cores."""
+        """Return the default parallelism: the setting, else the number of cores."""
         return read(self._configuration, PARALLELISM) or self.get_default_local_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups of steps that do not say so themselves."""
+        """Set the default max parallelism of steps, which is their number of key groups."""
         self._configuration.set(MAX_PARALLELISM, at_least_one("max parallelism", max_parallelism))
         return self
 
     def get_max_parallelism(self) -> int:
-        """Return the number of key groups, -1 if it is derived from the parallelism."""
+        """Return the default max parallelism, -1 if it is derived from the parallelism."""
         return read(self._configuration, MAX_PARALLELISM)
 
     def get_default_local_parallelism(self) -> int:
-        """Return the parallelism of steps if nobody set one: the cores of this machine."""
+        """Return the parallelism that is used if none is set: the cores of this machine."""
         return self._default_parallelism or cores()
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """Set the parallelism of steps for the case that nobody sets one."""
+        """Set the parallelism that is used if none is set."""
         self._default_parallelism = at_least_one("parallelism", parallelism)
 
     def disable_operator_chaining(self) -> Self:
-        """Give every step a stage of its own."""
+        """Run every step in its own stage."""
         self._configuration.set(OPERATOR_CHAINING, False)
         return self
 
@@ -85,45 +85,45 @@ class RuntimeSettings(AsksForPyFlink):
         return True
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Accept Flink's latency hint; here a micro-batch is what is flushed."""
+        """Accepted without effect: records are flushed with each micro-batch."""
         self._buffer_timeout = timeout_millis
         return self
 
     def get_buffer_timeout(self) -> int:
-        """Return what was set about it."""
+        """Return the setting."""
         return self._buffer_timeout
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
-        """Accept Flink's resource hint; Spark's slots are all alike."""
+        """Accepted without effect: all slots of Spark are alike."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
             message = f"this needs a SlotSharingGroup; got {slot_sharing_group!r}"
             raise InvalidJobError(message)
         return self
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
-        """Accept it: state is kept as a base and published changes with every backend."""
+        """Accepted without effect: every backend has a base and a changelog."""
         self._configuration.set(_CHANGELOG, enabled)
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """Return what was set about it, None if nothing was."""
+        """Return the setting, None if there is none."""
         if not self._configuration.contains_key(_CHANGELOG.key):
             return None
         return read(self._configuration, _CHANGELOG)
 
     def add_python_file(self, file_path: str) -> None:
-        """Let every worker import from a Python file, a directory, a zip or a wheel."""
+        """Add a Python file, directory, zip or wheel that every worker can import from."""
         files = read(self._configuration, PYTHON_FILES)
         path = os.fspath(file_path)
         absolute = path if "://" in path else str(Path(path).absolute())
         self._configuration.set(PYTHON_FILES, [*files, absolute])
 
     def add_jars(self, *jars_path: str) -> None:
-        """Accept jars made for Flink with a warning: nothing here would load them."""
+        """Accepted without effect, with a warning: jars of Flink are not loaded."""
         self.configure(Configuration().set_string("pipeline.jars", ";".join(jars_path)))
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Accept class paths made for Flink with a warning: nothing here would load them."""
+        """Accepted without effect, with a warning: class paths of Flink are not loaded."""
         self.configure(Configuration().set_string("pipeline.classpaths", ";".join(classpaths)))
 
 

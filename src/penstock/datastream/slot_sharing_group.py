@@ -1,10 +1,10 @@
-"""Flink's resource hints: accepted and kept, without effect, since Spark's slots are all alike."""
+"""Flink's resource specifications: accepted without effect, as all slots of Spark are alike."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from penstock.common.memory_sizes import format_memory_size
+from penstock.common.text.memory_sizes import format_memory_size
 from penstock.errors import InvalidJobError
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
@@ -17,7 +17,7 @@ class MemorySize:
     bytes_size: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no size."""
+        """Check the size."""
         if not isinstance(self.bytes_size, int) or self.bytes_size < 0:
             message = f"a memory size is a whole number of bytes; got {self.bytes_size!r}"
             raise InvalidJobError(message)
@@ -53,7 +53,7 @@ class MemorySize:
 
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
-    """A name and the resources Flink would give to the steps of that name."""
+    """A name and the resources of the steps in this group."""
 
     name: str
     cpu_cores: float | None = None
@@ -88,11 +88,11 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """Start a group."""
+        """Create a builder."""
         return SlotSharingGroup.Builder(name)
 
     class Builder:
-        """A group in the making."""
+        """Builds a slot sharing group."""
 
         def __init__(self, name: str) -> None:
             self._group = SlotSharingGroup(name)
@@ -140,11 +140,11 @@ class SlotSharingGroup:
             return self
 
         def build(self) -> SlotSharingGroup:
-            """Return the group; Flink wants cores and heap memory, or no resources at all."""
+            """Return the group; Flink needs cores and heap memory, or no resources at all."""
             group = self._group
-            given = (group.task_off_heap_memory, group.managed_memory, group.external_resources)
+            optional = (group.task_off_heap_memory, group.managed_memory, group.external_resources)
             needed = (group.cpu_cores, group.task_heap_memory)
-            if any((*given, *needed)) and not all(needed):
+            if any((*optional, *needed)) and not all(needed):
                 message = (
                     f"slot sharing group {group.name!r} has some resources: set_cpu_cores() and "
                     "set_task_heap_memory() are needed then, or none of them"

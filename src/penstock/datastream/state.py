@@ -1,7 +1,7 @@
-"""Keyed state and its descriptors, under Flink's names.
+"""States and their descriptors, under Flink's names.
 
-A function asks its runtime context for a state by descriptor, in ``open``, and keeps it. Every
-call on a state reads or writes the value of the key of the record being processed.
+A function gets a state from its runtime context by descriptor, in ``open``, and keeps it. Every
+call on a keyed state reads or writes the value of the current record's key.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ OUT = TypeVar("OUT")
 
 
 class State(ABC):
-    """What all states have in common."""
+    """Base of all states."""
 
     __slots__ = ()
 
@@ -79,21 +79,21 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def get_many(self, keys: BatchKeys) -> pa.Array:
-        """Return the values of all keys of a record batch, null where there is none; ours."""
+        """Return the values of all keys of a record batch, null for none. Not in PyFlink."""
 
     @abstractmethod
     def put_many(self, keys: BatchKeys, values: pa.Array | Sequence[T | None]) -> None:
-        """Set the values of all keys of a record batch; null removes one; ours."""
+        """Set the values of all keys of a record batch; null removes one. Not in PyFlink."""
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """A state that takes elements and shows what became of them."""
+    """A state to which elements are added."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """Return what the elements added so far amount to."""
+        """Return the result of the elements added so far."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -101,7 +101,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """An appending state, two of which can become one."""
+    """An appending state that can be merged with another one."""
 
     __slots__ = ()
 
@@ -113,7 +113,7 @@ class ReducingState(MergingState[T, T]):
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """One accumulator per key, fed and read through an aggregate function."""
+    """One accumulator per key, updated and read through an aggregate function."""
 
     __slots__ = ()
 
@@ -139,9 +139,7 @@ class ListState(MergingState[T, Iterable[T]]):
         return iter(self.get())
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
-    """What the non-broadcast side of a function sees of a broadcast state."""
-
+class _ReadableMap(State, Generic[K, V]):
     __slots__ = ()
 
     @abstractmethod
@@ -178,9 +176,7 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
         return iter(self.keys())
 
 
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
-    """A map that every instance of an operator holds alike."""
-
+class _WritableMap(_ReadableMap[K, V]):
     __slots__ = ()
 
     @abstractmethod
@@ -202,70 +198,31 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         self.remove(key)
 
 
-class MapState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(_ReadableMap[K, V]):
+    """A broadcast state as the non-broadcast side of a function sees it."""
+
+    __slots__ = ()
+
+
+class BroadcastState(_WritableMap[K, V], ReadOnlyBroadcastState[K, V]):
+    """A map with an identical copy in every subtask of an operator."""
+
+    __slots__ = ()
+
+
+class MapState(_WritableMap[K, V]):
     """A map per key; each entry is stored by itself.
 
-    Iteration runs in the order of the map keys' encoded bytes: numbers, text and dates in their
-    own order, whatever the order of insertion. It holds the whole map of the current key in
-    memory, and what is put or removed meanwhile does not disturb it.
+    Iteration follows the order of the map keys' encoded bytes: numbers, text and dates in their own
+    order, whatever the order of insertion. It holds the whole map of the current key in memory, and
+    entries that are put or removed meanwhile do not affect it.
     """
 
     __slots__ = ()
 
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """Return the value of ``key``, None if there is none."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Set the value of ``key``."""
-
-    @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set the value of each key of a dict."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove the entry of ``key`` if there is one."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Tell whether there is an entry for ``key``."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """Return all entries."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """Return the keys of all entries."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """Return the values of all entries."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Tell whether there is no entry."""
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
 
 class RawState(State):
-    """Bytes per key that only the user understands; stored untouched. Not in PyFlink."""
+    """Bytes per key, stored unchanged. Not in PyFlink."""
 
     __slots__ = ()
 
@@ -279,26 +236,26 @@ class RawState(State):
 
 
 class OperatorStateStore(ABC):
-    """Gives a function the states that belong to its operator, not to a key."""
+    """Gives a function access to its operator state."""
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """Return this subtask's list; another parallelism deals the elements out anew."""
+        """Return this subtask's list; a restore with another parallelism redistributes it."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """Return a list that, on a restore, holds the elements of all subtasks."""
+        """Return a list that holds the elements of all subtasks after a restore."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """Return a map that every subtask has; all of them must put the same into it."""
+        """Return a map of which every subtask has a copy; all must write the same to it."""
 
 
-class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no state of no kind
+class StateDescriptor(ABC):  # noqa: B024  abstract: only its subclasses describe a state
     """Name and type of a state.
 
-    The name is unique within a function and is what finds the state again after a restart.
-    Without a type, values are pickled.
+    The name is unique within a function and identifies the state after a restart. Without a type,
+    values are pickled.
     """
 
     def __init__(self, name: str, type_info: TypeInformation | None) -> None:
@@ -316,7 +273,7 @@ class StateDescriptor(ABC):  # noqa: B024  abstract by meaning: there is no stat
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let values expire as configured."""
         if not isinstance(ttl_config, StateTtlConfig):
-            message = f"state {self.name!r} needs a StateTtlConfig to expire by; got {ttl_config!r}"
+            message = f"state {self.name!r} needs a StateTtlConfig; got {ttl_config!r}"
             raise TypeError(message)
         self.ttl_config = ttl_config if ttl_config.is_enabled() else None
 
@@ -371,7 +328,7 @@ class ReducingStateDescriptor(StateDescriptor):
         self._reduce_function = reduce_function
 
     def get_reduce_function(self) -> Any:
-        """Return the reduce function as it was given."""
+        """Return the reduce function."""
         return self._reduce_function
 
 

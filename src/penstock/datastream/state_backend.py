@@ -1,4 +1,4 @@
-"""Where state lives while a job runs, as a program names it."""
+"""PyFlink's state backends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from penstock.common.checkpoint_options import INCREMENTAL_CHECKPOINTS
+from penstock.common.config.checkpoint_options import INCREMENTAL_CHECKPOINTS
+from penstock.common.config.known_options import STATE_BACKEND, STATE_LOCAL_DIR
 from penstock.common.configuration import Configuration
-from penstock.common.known_options import STATE_BACKEND, STATE_LOCAL_DIR
-from penstock.common.missing_names import AsksForPyFlink, asked_of
+from penstock.common.pyflink.missing_names import ExplainsMissingMethods, missing_name_getattr
 from penstock.errors import ConfigurationError
 
 __all__ = [
@@ -25,8 +25,8 @@ logger = logging.getLogger("penstock.datastream")
 _FLINKS_THREADS = 4
 
 
-class StateBackend(AsksForPyFlink, ABC):
-    """PyFlink's name for some configuration keys; for `set_state_backend` of an environment."""
+class StateBackend(ExplainsMissingMethods, ABC):
+    """A set of configuration keys, for `StreamExecutionEnvironment.set_state_backend`."""
 
     @abstractmethod
     def to_configuration(self) -> Configuration:
@@ -45,7 +45,7 @@ class HashMapStateBackend(StateBackend):
 
 
 class PredefinedOptions(Enum):
-    """Flink's choices for RocksDB on this or that disk: kept, and without effect."""
+    """Flink's predefined RocksDB options: stored without effect."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -56,7 +56,7 @@ class PredefinedOptions(Enum):
 class EmbeddedRocksDBStateBackend(StateBackend):
     """Keeps state on the disks of the hosts, so it may be larger than memory.
 
-    What tunes Flink's own RocksDB is kept, and changes nothing; a warning says so once.
+    Settings that tune Flink's own RocksDB have no effect, and are logged with one warning.
     """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
@@ -74,52 +74,52 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._is_tuned = False
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Set the directory of a host's own files; no path goes back to the default."""
+        """Set the local directory of each host; without a path, the default."""
         if len(paths) > 1:
             message = (
-                f"state is kept in one directory per host; got {len(paths)} paths, give one of them"
+                f"state is kept in one directory per host; got {len(paths)} paths, set one of them"
             )
             raise ConfigurationError(message)
         self._path = paths[0] if paths else None
 
     def get_db_storage_paths(self) -> list[str]:
-        """Return the directory that was set, if any."""
+        """Return the setting, if any."""
         return [] if self._path is None else [self._path]
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Keep Flink's choice for a kind of disk."""
+        """Store Flink's predefined options, without effect."""
         self._predefined = options
         self._tune("set_predefined_options")
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """Return the choice that was set."""
+        """Return the setting."""
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Keep the name of a Java class that would make options."""
+        """Store the name of a Java class, without effect."""
         self._options_factory = options_factory_class_name
         self._tune("set_options")
 
     def get_options(self) -> str | None:
-        """Return the name that was set, if any."""
+        """Return the setting, if any."""
         return self._options_factory
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """Keep how many threads would move files."""
+        """Store the number of transfer threads, without effect."""
         self._transfer_threads = number_of_transfering_threads
         self._tune("set_number_of_transfer_threads")
 
     def get_number_of_transfer_threads(self) -> int:
-        """Return the number that was set, or Flink's default."""
+        """Return the setting, or Flink's default."""
         return self._transfer_threads
 
     def _tune(self, method: str) -> None:
         if not self._is_tuned:
-            logger.warning("%s() tunes Flink's RocksDB: it is kept, and changes nothing", method)
+            logger.warning("%s() tunes Flink's RocksDB and has no effect", method)
         self._is_tuned = True
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Tell whether this backend asks for incremental checkpoints."""
+        """Tell whether incremental checkpoints are enabled."""
         return bool(self._incremental)
 
     def to_configuration(self) -> Configuration:
@@ -137,5 +137,5 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         )
 
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

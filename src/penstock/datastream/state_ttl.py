@@ -11,7 +11,7 @@ __all__ = ["StateTtlConfig"]
 
 
 class TtlUpdate(Enum):
-    """What starts the time a value has left anew."""
+    """Which accesses renew the time-to-live of a value."""
 
     Disabled = 0
     OnCreateAndWrite = 1
@@ -19,54 +19,56 @@ class TtlUpdate(Enum):
 
 
 class TtlVisibility(Enum):
-    """Whether an expired value that is still there may be seen."""
+    """Whether an expired value that was not cleaned up yet is returned."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1
 
 
 class TtlClock(Enum):
-    """Which clock counts."""
+    """The time characteristic of the time-to-live."""
 
     ProcessingTime = 0
 
 
 class TtlCleanup:
-    """How expired values leave the store; Flink's settings, held as given."""
+    """Flink's settings of the cleanup of expired values."""
 
     class Strategies(Enum):
-        """The ways Flink knows."""
+        """Flink's cleanup strategies."""
 
         FULL_STATE_SCAN_SNAPSHOT = 0
         INCREMENTAL_CLEANUP = 1
         ROCKSDB_COMPACTION_FILTER = 2
 
     class CleanupStrategy:
-        """Settings of one way."""
+        """The settings of a strategy."""
 
     class EmptyCleanupStrategy(CleanupStrategy):
-        """A way without settings."""
+        """A strategy without settings."""
 
     class IncrementalCleanupStrategy(CleanupStrategy):
-        """Look at a few values on each access."""
+        """Checks some values on each access."""
 
         def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
             if cleanup_size <= 0:
-                message = f"incremental cleanup needs to look at some values; got {cleanup_size!r}"
+                message = (
+                    f"cleanup_size of incremental cleanup must be positive; got {cleanup_size!r}"
+                )
                 raise ValueError(message)
             self._cleanup_size = cleanup_size
             self._for_every_record = run_cleanup_for_every_record
 
         def get_cleanup_size(self) -> int:
-            """Return how many values are looked at."""
+            """Return how many values are checked."""
             return self._cleanup_size
 
         def run_cleanup_for_every_record(self) -> bool:
-            """Tell whether records without state access count too."""
+            """Tell whether records without state access trigger it too."""
             return self._for_every_record
 
     class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-        """Drop expired values while RocksDB compacts."""
+        """Drops expired values in RocksDB compactions."""
 
         def __init__(
             self,
@@ -77,11 +79,11 @@ class TtlCleanup:
             self._periodic_compaction_time = periodic_compaction_time or Duration.of_days(30)
 
         def get_query_time_after_num_entries(self) -> int:
-            """Return after how many entries the clock is read again."""
+            """Return after how many entries the time is updated."""
             return self._query_time_after_num_entries
 
         def get_periodic_compaction_time(self) -> Duration:
-            """Return the age at which a file is compacted anyway."""
+            """Return the age after which a file is compacted."""
             return self._periodic_compaction_time
 
     EMPTY_STRATEGY: ClassVar[CleanupStrategy] = EmptyCleanupStrategy()
@@ -93,26 +95,26 @@ class TtlCleanup:
         self._in_background = is_cleanup_in_background
 
     def is_cleanup_in_background(self) -> bool:
-        """Tell whether the backend's own default way is on."""
+        """Tell whether the backend's default strategy is enabled."""
         return self._in_background
 
     def in_full_snapshot(self) -> bool:
-        """Tell whether full snapshots leave expired values out."""
+        """Tell whether full snapshots omit expired values."""
         return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> CleanupStrategy | None:
-        """Return the settings of incremental cleanup, None if it is off."""
+        """Return the settings of incremental cleanup, None if it is disabled."""
         default = self.IncrementalCleanupStrategy(5, False) if self._in_background else None
         return self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP, default)
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> CleanupStrategy | None:
-        """Return the settings of cleanup in compaction, None if it is off."""
+        """Return the settings of cleanup in compactions, None if it is disabled."""
         default = self.RocksdbCompactFilterCleanupStrategy(1000) if self._in_background else None
         return self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
 
 
 class StateTtlConfig:
-    """When values of a state expire; made by :meth:`new_builder`."""
+    """The time-to-live configuration of a state; created by :meth:`new_builder`."""
 
     UpdateType = TtlUpdate
     StateVisibility = TtlVisibility
@@ -135,23 +137,23 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Time | Duration) -> StateTtlConfig.Builder:
-        """Begin a configuration of values that live for ``ttl``."""
+        """Create a builder for a time-to-live."""
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> TtlUpdate:
-        """Return what prolongs a value's life."""
+        """Return which accesses renew the time-to-live."""
         return self._update_type
 
     def get_state_visibility(self) -> TtlVisibility:
-        """Return whether expired values may be seen."""
+        """Return whether expired values are returned."""
         return self._state_visibility
 
     def get_ttl(self) -> Time:
-        """Return how long a value lives."""
+        """Return the time-to-live."""
         return self._ttl
 
     def get_ttl_time_characteristic(self) -> TtlClock:
-        """Return which clock counts."""
+        """Return the time characteristic."""
         return self._ttl_time_characteristic
 
     def is_enabled(self) -> bool:
@@ -159,7 +161,7 @@ class StateTtlConfig:
         return self._update_type is not TtlUpdate.Disabled
 
     def get_cleanup_strategies(self) -> TtlCleanup:
-        """Return how expired values are removed."""
+        """Return the cleanup strategies."""
         return self._cleanup_strategies
 
     def __repr__(self) -> str:
@@ -180,44 +182,44 @@ class StateTtlConfig:
             self._strategies: dict[TtlCleanup.Strategies, TtlCleanup.CleanupStrategy] = {}
 
         def set_update_type(self, update_type: TtlUpdate) -> StateTtlConfig.Builder:
-            """Set what prolongs a value's life."""
+            """Set which accesses renew the time-to-live."""
             self._update_type = update_type
             return self
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
-            """Let writes prolong a value's life, which is the default."""
+            """Renew the time-to-live on writes, which is the default."""
             return self.set_update_type(TtlUpdate.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
-            """Let reads prolong a value's life too."""
+            """Renew the time-to-live on reads too."""
             return self.set_update_type(TtlUpdate.OnReadAndWrite)
 
         def set_state_visibility(self, state_visibility: TtlVisibility) -> StateTtlConfig.Builder:
-            """Set whether expired values may be seen."""
+            """Set whether expired values are returned."""
             self._state_visibility = state_visibility
             return self
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
-            """Show expired values as long as they are there."""
+            """Return expired values until they are cleaned up."""
             return self.set_state_visibility(TtlVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
-            """Hide expired values, which is the default."""
+            """Never return expired values, which is the default."""
             return self.set_state_visibility(TtlVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(
             self, ttl_time_characteristic: TtlClock
         ) -> StateTtlConfig.Builder:
-            """Set which clock counts."""
+            """Set the time characteristic."""
             self._ttl_time_characteristic = ttl_time_characteristic
             return self
 
         def use_processing_time(self) -> StateTtlConfig.Builder:
-            """Count by the wall clock, which is the default."""
+            """Use processing time, which is the default."""
             return self.set_ttl_time_characteristic(TtlClock.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Leave expired values out of full snapshots."""
+            """Omit expired values from full snapshots."""
             strategy = TtlCleanup.Strategies.FULL_STATE_SCAN_SNAPSHOT
             self._strategies[strategy] = TtlCleanup.EMPTY_STRATEGY
             return self
@@ -225,7 +227,7 @@ class StateTtlConfig:
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool
         ) -> StateTtlConfig.Builder:
-            """Look at some values for expired ones on each access."""
+            """Check some values on each access."""
             strategy = TtlCleanup.Strategies.INCREMENTAL_CLEANUP
             self._strategies[strategy] = TtlCleanup.IncrementalCleanupStrategy(
                 cleanup_size, run_cleanup_for_every_record
@@ -237,7 +239,7 @@ class StateTtlConfig:
             query_time_after_num_entries: int,
             periodic_compaction_time: Duration | None = None,
         ) -> StateTtlConfig.Builder:
-            """Drop expired values while RocksDB compacts."""
+            """Drops expired values in RocksDB compactions."""
             strategy = TtlCleanup.Strategies.ROCKSDB_COMPACTION_FILTER
             self._strategies[strategy] = TtlCleanup.RocksdbCompactFilterCleanupStrategy(
                 query_time_after_num_entries, periodic_compaction_time
@@ -245,12 +247,12 @@ class StateTtlConfig:
             return self
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Switch the backend's own default way off."""
+            """Disable the backend's default strategy."""
             self._in_background = False
             return self
 
         def set_ttl(self, ttl: Time | Duration) -> StateTtlConfig.Builder:
-            """Set how long a value lives."""
+            """Set the time-to-live."""
             if isinstance(ttl, Duration):
                 ttl = Time.milliseconds(ttl.to_millis())
             if not isinstance(ttl, Time) or ttl.to_milliseconds() <= 0:

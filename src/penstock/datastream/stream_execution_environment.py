@@ -1,4 +1,4 @@
-"""The environment: where a program starts, and what runs it."""
+"""The execution environment: builds programs and runs them on Spark."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.channel_info import ChannelInfo
-from penstock.common.checkpoint_options import INCREMENTAL_CHECKPOINTS, SAVEPOINT_DIR
-from penstock.common.config_options import read
-from penstock.common.configuration import Configuration
-from penstock.common.configuration_file import ambient_configuration
-from penstock.common.job_client import JobClient
-from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
-from penstock.common.known_options import (
+from penstock.common.config.checkpoint_options import INCREMENTAL_CHECKPOINTS, SAVEPOINT_DIR
+from penstock.common.config.configuration_file import global_configuration
+from penstock.common.config.known_options import (
     PIPELINE_NAME,
     RUNTIME_MODE,
     STATE_BACKEND,
 )
-from penstock.common.metric_figures import MetricInfo
+from penstock.common.config_options import read
+from penstock.common.configuration import Configuration
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.job_id import JobID
+from penstock.common.job_status import JobStatus
+from penstock.common.metric_values import MetricInfo
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.typeinfo import TypeInformation, check_type
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.avro_files import AvroInputFormat
-from penstock.connectors.collect import CollectSink
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.socket import SocketSource
-from penstock.connectors.source import Boundedness, Source
+from penstock.connectors.collect_sink import CollectSink
+from penstock.connectors.contracts.source import Boundedness, Source
+from penstock.connectors.formats.avro.files import AvroInputFormat
+from penstock.connectors.indexed_sources import CollectionSource
+from penstock.connectors.socket.source import SocketSource
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
-from penstock.datastream.collecting import CloseableIterator, Received
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.runtime_settings import RuntimeSettings
@@ -42,6 +41,7 @@ from penstock.datastream.state_backend import (
     HashMapStateBackend,
     StateBackend,
 )
+from penstock.datastream.streams.collecting import CloseableIterator, CollectedRecords
 from penstock.errors import InvalidJobError, UnknownChannelError
 from penstock.graph.job_graph import GraphSettings, build_job_graph
 from penstock.graph.plan import Plan, plan_job
@@ -50,7 +50,7 @@ from penstock.graph.transformation import OperatorKind, Transformation, Upstream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.job.launch import LaunchedJob
+    from penstock.job.launched_job import LaunchedJob
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -63,8 +63,8 @@ _explaining: ContextVar[Callable[[Plan], None] | None] = ContextVar("explaining"
 
 
 @contextmanager
-def plans_instead_of_runs(take: Callable[[Plan], None]) -> Iterator[None]:
-    """Let every job that is executed inside give its plan to `take` and not run."""
+def collect_plans(take: Callable[[Plan], None]) -> Iterator[None]:
+    """Pass the plan of every job that is executed in this context to `take`, without running it."""
     token = _explaining.set(take)
     try:
         yield
@@ -80,7 +80,7 @@ class StreamExecutionEnvironment(RuntimeSettings):
         self._mode: RuntimeExecutionMode | None = None
         self._sinks: list[Transformation] = []
         self._launcher: Launcher = _on_spark
-        self.configure(ambient_configuration())
+        self.configure(global_configuration())
         if configuration is not None:
             self.configure(configuration)
 
@@ -90,9 +90,9 @@ class StreamExecutionEnvironment(RuntimeSettings):
     ) -> StreamExecutionEnvironment:
         """Return a new environment.
 
-        It runs on the active SparkSession if there is one, else on one made from the
-        configuration's `spark.*` keys, by default on all cores of this machine. It starts from
-        the settings of `config.yaml` in PENSTOCK_CONF_DIR and of the command line.
+        It uses the active SparkSession if there is one, else one with the configuration's `spark.*`
+        keys, by default on all cores of this machine. Its defaults are the settings of
+        `config.yaml` in PENSTOCK_CONF_DIR and of the command line.
         """
         return StreamExecutionEnvironment(configuration)
 
@@ -104,9 +104,9 @@ class StreamExecutionEnvironment(RuntimeSettings):
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
-        """Take a checkpoint every so many milliseconds, and come back from it after a failure.
+        """Take a checkpoint at an interval of milliseconds, and restore it after a failure.
 
-        The mode stays what it is, EXACTLY_ONCE if nothing says otherwise, unless it is given.
+        The mode is EXACTLY_ONCE unless it is set here or in the configuration.
         """
         config = self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
@@ -114,19 +114,19 @@ class StreamExecutionEnvironment(RuntimeSettings):
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """Return the settings of checkpoints, to read and to change."""
+        """Return the checkpoint settings, for reading and changing."""
         return CheckpointConfig(self._configuration)
 
     def get_checkpoint_interval(self) -> int:
-        """Return the milliseconds from one checkpoint to the next, -1 if there is no interval."""
+        """Return the checkpoint interval in milliseconds, -1 if there is none."""
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return the guarantee checkpoints are taken for."""
+        """Return the checkpointing mode."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return the guarantee checkpoints are taken for."""
+        """Return the checkpointing mode."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -134,33 +134,33 @@ class StreamExecutionEnvironment(RuntimeSettings):
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Return what was set about it, which changes nothing here."""
+        """Return the setting, which has no effect."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Set where savepoints go that are asked for without a directory."""
+        """Set the default directory of savepoints."""
         self.configure(Configuration().set(SAVEPOINT_DIR, directory))
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Return where savepoints go that are asked for without a directory."""
+        """Return the default directory of savepoints."""
         directory = read(self._configuration, SAVEPOINT_DIR)
         return None if directory is None else str(directory)
 
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> StreamExecutionEnvironment:
-        """Choose when a failed job is started again; PyFlink had this before 2.0."""
+        """Set the restart strategy; in PyFlink before 2.0."""
         self.configure(restart_strategy_configuration.to_configuration())
         return self
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Choose where state lives; PyFlink had this before 2.0."""
+        """Set the state backend; in PyFlink before 2.0."""
         self.configure(state_backend.to_configuration())
         return self
 
     def get_state_backend(self) -> StateBackend | None:
-        """Return where state lives, None for a backend that has no class of its own."""
+        """Return the state backend, None for one without a class."""
         match read(self._configuration, STATE_BACKEND):
             case "hashmap":
                 return HashMapStateBackend()
@@ -173,7 +173,7 @@ class StreamExecutionEnvironment(RuntimeSettings):
     def from_collection(
         self, collection: Iterable[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
-        """Make a stream of a collection's elements; read in one subtask."""
+        """Create a stream of a collection's elements; read in one subtask."""
         check_type("type_info", type_info)
         return self._source("Collection Source", CollectionSource(collection, type_info))
 
@@ -184,11 +184,9 @@ class StreamExecutionEnvironment(RuntimeSettings):
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Make a stream of what a source reads, with the event time that the strategy gives it."""
+        """Create a stream of a source's records, with event time by the watermark strategy."""
         if not isinstance(source, Source):
-            message = (
-                f"from_source() needs a Source, as FileSource...build() gives one; got {source!r}"
-            )
+            message = f"from_source() needs a Source, such as FileSource...build(); got {source!r}"
             raise InvalidJobError(message)
         if not isinstance(watermark_strategy, WatermarkStrategy):
             message = f"from_source() needs a WatermarkStrategy; got {watermark_strategy!r}"
@@ -196,34 +194,34 @@ class StreamExecutionEnvironment(RuntimeSettings):
         name = f"Source: {source_name}"
         if watermark_strategy.does_nothing:
             return self._source(name, source, type_info)
-        return self._source(name, source.with_time(), type_info, watermark_strategy)
+        return self._source(name, source.with_timestamps(), type_info, watermark_strategy)
 
     def create_input(
         self, input_format: AvroInputFormat, type_info: TypeInformation | None = None
     ) -> DataStream:
-        """Make a stream of what an input format reads, of which there is one: for Avro files."""
+        """Create a stream of an input format's records; only `AvroInputFormat` is supported."""
         if not isinstance(input_format, AvroInputFormat):
             message = f"create_input() needs an AvroInputFormat; got {input_format!r}"
             raise InvalidJobError(message)
         return self._source("Source: Custom File Source", input_format.source(), type_info)
 
     def socket_text_stream(self, hostname: str, port: int) -> DataStream:
-        """Make a stream of the lines a server sends; each is made durable before it is used."""
+        """Create a stream of the lines of a socket; each is made durable before it is used."""
         source = SocketSource(hostname, port)
         return self._source("Source: Socket Stream", source)
 
     def get_spark_session(self) -> SparkSession:
-        """Return the session this environment's jobs run on, started now if need be.
+        """Return the Spark session of this environment's jobs, started if necessary.
 
-        For what is built with Spark itself, as a DataFrame for `from_dataframe`.
+        For example to create a DataFrame for `from_dataframe`.
         """
         from penstock.spark.launch import session_for
 
         return session_for(self._configuration)
 
     def from_dataframe(self, df: DataFrame, name: str = "DataFrame") -> DataStream:
-        """Make a stream of a Spark DataFrame's rows, each a `Row` with its column names."""
-        from penstock.spark.dataframe_source import DataFrameSource
+        """Create a stream of a Spark DataFrame's rows, each a `Row` with its column names."""
+        from penstock.spark.sources.dataframe_source import DataFrameSource
 
         return self._source(f"Source: {name}", DataFrameSource(df))
 
@@ -235,31 +233,31 @@ class StreamExecutionEnvironment(RuntimeSettings):
         bounded: bool = False,
         trigger: str | None = None,
     ) -> DataStream:
-        """Make a stream of a streaming DataFrame's rows (`spark.readStream`), in append mode.
+        """Create a stream of a streaming DataFrame's rows (`spark.readStream`), in append mode.
 
-        Spark's own stateful operators may be in it: what the query keeps is part of the job's
-        checkpoints, and the query goes on from there. `bounded` reads what is there when the job
-        starts and ends; `trigger` is how often a batch begins, as "5 seconds", else at once.
+        The query may contain Spark's stateful operators: its state is part of the job's checkpoints
+        and is restored with them. `bounded` reads the data that exists when the job starts, then
+        ends; `trigger` is the interval of batches, such as "5 seconds", else they follow at once.
         """
-        from penstock.spark.stream_source import StreamSource
+        from penstock.spark.sources.stream_source import StreamSource
 
         return self._source(f"Source: {name}", StreamSource(df, bounded=bounded, trigger=trigger))
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program to its end.
+        """Run the program until it finishes.
 
-        Ctrl-C ends it between micro-batches, a second Ctrl-C at once.
+        Ctrl-C ends it between micro-batches, a second Ctrl-C immediately.
         """
         if (take := _explaining.get()) is not None:
             take(self._plan(job_name))
             return JobExecutionResult(JobID.generate(), 0)
-        return self._launch(job_name).run_to_the_end()
+        return self._launch(job_name).run_to_completion()
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start the program and return a client for it."""
         if (take := _explaining.get()) is not None:
             take(self._plan(job_name))
-            return JobClient(_NeverRun(), _frame)
+            return JobClient(_ExplainedJob(), _frame)
         return JobClient(self._launch(job_name), _frame)
 
     def get_execution_plan(self) -> str:
@@ -275,19 +273,19 @@ class StreamExecutionEnvironment(RuntimeSettings):
             self._sinks = sinks
 
     def close(self) -> None:
-        """Forget the steps that were not executed."""
+        """Discard steps that were not executed."""
         self._sinks.clear()
 
     def _add_sink(self, sink: Transformation) -> None:
         self._sinks.append(sink)
 
     def _collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
-        received = Received()
+        received = CollectedRecords()
         stream.sink_to(CollectSink(received.put)).name("Data stream collect sink")
         if (take := _explaining.get()) is not None:
             take(self._plan(job_name))
             received.end()
-            return CloseableIterator(received, _NeverRun())
+            return CloseableIterator(received, _ExplainedJob())
         job = self._launch(job_name)
         job.when_ended(received.end)
         return CloseableIterator(received, job)
@@ -331,8 +329,8 @@ class StreamExecutionEnvironment(RuntimeSettings):
         ]
         if mode is RuntimeExecutionMode.BATCH and unbounded:
             message = (
-                f"BATCH mode needs bounded sources, and {unbounded[0]!r} never ends; "
-                "use RuntimeExecutionMode.STREAMING"
+                f"BATCH mode needs bounded sources, but {unbounded[0]!r} is unbounded; use "
+                "RuntimeExecutionMode.STREAMING"
             )
             raise InvalidJobError(message)
         return mode is RuntimeExecutionMode.BATCH or (
@@ -344,70 +342,62 @@ class StreamExecutionEnvironment(RuntimeSettings):
         return self._launcher(plan, self._configuration, self._is_batch(plan))
 
 
-class _NeverRun:
-    """Stands in for a job that was only explained."""
+class _ExplainedJob:
+    """The client of a job that was only explained: finished, with empty results."""
 
     job_id = JobID.generate()
 
     def cancel(self) -> None:
-        """Do nothing."""
+        pass
 
     def wait_for_end(self, seconds: float) -> bool:
-        """Return at once."""
         return True
 
     def raise_failure(self) -> None:
-        """Do nothing."""
+        pass
 
     def status(self) -> JobStatus:
-        """Return FINISHED, as `execute` returns: what the program does next may hold a job too."""
         return JobStatus.FINISHED
 
     def result(self) -> Future[JobExecutionResult]:
-        """Return an empty result."""
-        future: Future[JobExecutionResult] = Future()
-        future.set_result(JobExecutionResult(self.job_id, 0))
-        return future
+        return _done(JobExecutionResult(self.job_id, 0))
 
     def accumulators(self) -> dict[str, Any]:
-        """Return nothing."""
         return {}
 
     def metrics(self) -> list[MetricInfo]:
-        """Return nothing."""
         return []
 
     def micro_batches(self) -> list[Any]:
-        """Return nothing."""
         return []
 
     def channels(self) -> list[ChannelInfo]:
-        """Return nothing."""
         return []
 
     def channel_rows(self, channel: str | int, limit: int | None) -> Any:
-        """Refuse: there is nothing to look into."""
         raise UnknownChannelError(channel, [])
 
     def savepoint(self, directory: str | None) -> Future[str]:
-        """Return no path."""
-        path: Future[str] = Future()
-        path.set_result("")
-        return path
+        return _done("")
 
     def stop(self, directory: str | None, *, drain: bool) -> Future[str]:
-        """Return no path."""
-        return self.savepoint(directory)
+        return _done("")
+
+
+def _done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
 
 
 def _on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
-    # Building a program needs no Spark; running it does.
+    # Imported here because building a program does not need Spark.
     from penstock.spark.launch import launch_on_spark
 
     return launch_on_spark(plan, configuration, batch_mode)
 
 
 def _frame(rows: Any, spark: Any) -> Any:
-    from penstock.spark.channel_frame import channel_frame
+    from penstock.spark.session import channel_dataframe
 
-    return channel_frame(rows, spark)
+    return channel_dataframe(rows, spark)

@@ -1,4 +1,4 @@
-"""Which time a timer goes by."""
+"""The time domains of timers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["TimeDomain"]
 
 
 class TimeDomain(Enum):
-    """The time of the records, or that of the machine."""
+    """Event time or processing time."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1

@@ -1,10 +1,14 @@
-"""What all errors share: the root, and how a value is shown in a message."""
+"""The base class of all errors: facts declared as fields, and a template for the message."""
 
-_LONGEST_VALUE = 200
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import get_annotations
+from typing import ClassVar, dataclass_transform
+
+_LONGEST_REPR = 200
 
 
-class Shown(str):
-    """The repr of a value that itself may not pickle; showing it twice changes nothing."""
+class ShortRepr(str):
+    """The shortened repr of a value; its own repr is the same text, so shortening is idempotent."""
 
     __slots__ = ()
 
@@ -12,29 +16,71 @@ class Shown(str):
         return str(self)
 
 
-class Called(Shown):
-    """Stands for a record where there is none: a function failed in one of its other methods."""
+class MethodCall(ShortRepr):
+    """Takes the place of the record when a function failed in a method that gets no record."""
 
     __slots__ = ()
 
 
-def on_record(shown: Shown) -> str:
-    """Say where a function failed: on which record, or in which method."""
-    return f"in {shown}" if isinstance(shown, Called) else f"on record {shown}"
-
-
-def show(value: object) -> Shown:
-    """Return how a value is shown in a message, cut where it is long."""
-    if isinstance(value, Called):
+def short_repr(value: object) -> ShortRepr:
+    """Return the repr of a value for a message, truncated if it is long."""
+    if isinstance(value, MethodCall):
         return value
     try:
         text = repr(value)
     except Exception as error:
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    if len(text) > _LONGEST_VALUE:
-        text = text[: _LONGEST_VALUE - 1] + "…"
-    return Shown(text)
+    if len(text) > _LONGEST_REPR:
+        text = text[: _LONGEST_REPR - 1] + "…"
+    return ShortRepr(text)
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 file`, `2 files`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+@dataclass_transform(eq_default=False)
 class PenstockError(Exception):
-    """Root of all errors raised by penstock."""
+    """Root of all errors raised by penstock.
+
+    A subclass declares its facts as annotated fields, which are also the parameters of its
+    constructor, and its message as a `template` for `str.format`; a list or tuple is inserted
+    with commas. Only a message that depends on its facts overrides `__str__`. A subclass without
+    fields takes its whole message.
+
+    Errors travel from tasks to the driver, so all facts are in `args`, which is what pickle saves.
+    A field annotated as `object` may hold any value, for example a record: only its shortened
+    repr is stored, because the value itself may be large or impossible to pickle.
+    """
+
+    template: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if get_annotations(cls):
+            dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]  # a dataclass in every subclass with fields
+            if field.type is object:
+                setattr(self, field.name, short_repr(getattr(self, field.name)))
+        self.args = tuple(self._facts().values())
+
+    def __str__(self) -> str:
+        if not is_dataclass(self):
+            return super().__str__()
+        facts = {
+            name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            for name, value in self._facts().items()
+        }
+        return self.template.format(**facts)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.args == getattr(other, "args", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), str(self)))
+
+    def _facts(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

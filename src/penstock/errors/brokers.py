@@ -1,110 +1,82 @@
-"""Errors of sources whose broker wants acknowledgements."""
+"""Errors of sources whose broker expects acknowledgements."""
 
-from penstock.errors.base import show
 from penstock.errors.connectors import ConnectorError
 
 
 class AcknowledgedRecordsError(ConnectorError):
-    """A job would go back behind records that its broker was told to forget."""
+    """The restored position lies before records that were already acknowledged to the broker."""
 
-    def __init__(self, restored: str, acknowledged: str) -> None:
-        super().__init__(restored, acknowledged)
-        self.restored = restored
-        self.acknowledged = acknowledged
-
-    def __str__(self) -> str:
-        return (
-            f"the job is restored at {self.restored}, and everything before {self.acknowledged} "
-            "was acknowledged: the broker will not deliver what lies between again; restore the "
-            "newest checkpoint, or go on without those records with fail_on_data_loss = False"
-        )
+    restored: str
+    acknowledged: str
+    template = (
+        "the job is restored at {restored}, but everything before {acknowledged} was acknowledged: "
+        "the broker will not deliver the records in between again; restore the newest checkpoint, "
+        "or continue without those records with fail_on_data_loss = False"
+    )
 
 
 class LostReceivedRecordsError(ConnectorError):
-    """What a broker delivered cannot be read any more."""
+    """Records that a broker delivered can no longer be read."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"received records {self.path} cannot be read: {self.reason}; nothing of it was "
-            "acknowledged: restore the checkpoint, and the broker delivers it again"
-        )
+    path: str
+    reason: str
+    template = (
+        "received records {path} cannot be read: {reason}; none of them was acknowledged: restore "
+        "the checkpoint, and the broker delivers them again"
+    )
 
 
 class NatsConnectionError(ConnectorError):
-    """There is no connection to any NATS server."""
+    """No NATS server can be reached."""
 
-    def __init__(self, servers: str, reason: str) -> None:
-        super().__init__(servers, reason)
-        self.servers = servers
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"no connection to NATS at {self.servers}: {self.reason}"
+    servers: str
+    reason: str
+    template = (
+        "no connection to NATS at {servers}: {reason}; start the server, or correct the address"
+    )
 
 
 class MissingStreamError(ConnectorError):
     """A JetStream stream does not exist."""
 
-    def __init__(self, stream: str, servers: str) -> None:
-        super().__init__(stream, servers)
-        self.stream = stream
-        self.servers = servers
-
-    def __str__(self) -> str:
-        return (
-            f"there is no JetStream stream {self.stream!r} at {self.servers}: create it, "
-            "penstock does not"
-        )
+    stream: str
+    servers: str
+    template = (
+        "there is no JetStream stream {stream!r} at {servers}: create it, penstock does not create "
+        "streams"
+    )
 
 
-class OtherStreamError(ConnectorError):
+class DifferentStreamError(ConnectorError):
     """A JetStream stream is not the one the job has read: its numbers mean other messages."""
 
-    def __init__(self, stream: str, reason: str) -> None:
-        super().__init__(stream, reason)
-        self.stream = stream
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"JetStream stream {self.stream!r} is not what the job has read so far: {self.reason}; "
-            "sequence numbers would be taken for messages that were seen: give the source another "
-            "uid to read the stream as a new one"
-        )
+    stream: str
+    reason: str
+    template = (
+        "JetStream stream {stream!r} is not the stream that the job has read so far: {reason}; new "
+        "messages would be mistaken for ones already read, because they have the same sequence "
+        "numbers: give the source another uid to read the stream as a new one"
+    )
 
 
-class UnfitConsumerError(ConnectorError):
-    """A durable consumer that is there already would lose or delay messages."""
+class UnsuitableConsumerError(ConnectorError):
+    """An existing durable consumer has settings that would lose or delay messages."""
 
-    def __init__(self, stream: str, consumer: str, reason: str) -> None:
-        super().__init__(stream, consumer, reason)
-        self.stream = stream
-        self.consumer = consumer
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"consumer {self.consumer!r} of stream {self.stream!r} cannot be used: {self.reason}; "
-            "name another one with set_durable(), or delete it and let the source create it"
-        )
+    stream: str
+    consumer: str
+    reason: str
+    template = (
+        "consumer {consumer!r} of stream {stream!r} cannot be used: {reason}; choose another name "
+        "with set_durable(), or delete the consumer and let the source create it"
+    )
 
 
 class UndecodableMessageError(ConnectorError):
-    """A message's bytes are not what the source expects."""
+    """The deserializer of a source cannot decode a message."""
 
-    def __init__(self, message: object, reason: str) -> None:
-        message = show(message)
-        super().__init__(message, reason)
-        self.message = message
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"cannot decode message {self.message}: {self.reason}; correct the deserializer, or "
-            "let it return None to leave the message out"
-        )
+    message: object
+    reason: str
+    template = (
+        "cannot decode message {message}: {reason}; correct the deserializer, or let it return "
+        "None to skip the message"
+    )

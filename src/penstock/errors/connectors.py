@@ -1,6 +1,6 @@
-"""Errors of sources and sinks."""
+"""Errors of sources and sinks, of files and of their formats."""
 
-from penstock.errors.base import PenstockError
+from penstock.errors.base import PenstockError, plural
 
 
 class ConnectorError(PenstockError):
@@ -8,149 +8,136 @@ class ConnectorError(PenstockError):
 
 
 class LostStagedFileError(ConnectorError):
-    """A file that a task staged is not what the task left behind."""
+    """A staged file does not have the size that its task reported."""
 
-    def __init__(self, path: str, expected_size: int, size: int) -> None:
-        super().__init__(path, expected_size, size)
-        self.path = path
-        self.expected_size = expected_size
-        self.size = size
-
-    def __str__(self) -> str:
-        return f"staged file {self.path} needs {self.expected_size} bytes; got {self.size}"
+    path: str
+    expected_size: int
+    size: int
+    template = (
+        "staged file {path} has {size} bytes, but its task wrote {expected_size}; put back a good "
+        "copy, or restore the last checkpoint"
+    )
 
 
 class LostReceiverError(ConnectorError):
-    """Nobody is there any more to receive what a job collects."""
+    """The program that collects a job's output is no longer there to receive it."""
 
-    def __init__(self, step: str) -> None:
-        super().__init__(step)
-        self.step = step
-
-    def __str__(self) -> str:
-        return (
-            f"step {self.step!r} collects values for a program that is gone; "
-            "keep the sink alive while the job runs, in the process that runs it"
-        )
+    step: str
+    template = (
+        "step {step!r} collects values for a program that is gone; keep the sink alive while the "
+        "job runs, in the process that runs it"
+    )
 
 
 class MissingPathError(ConnectorError):
     """A path to read from does not exist."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"path {self.path!r} does not exist"
+    path: str
+    template = "path {path!r} does not exist; create it, or correct the path of the source"
 
 
 class UnwritablePathError(ConnectorError):
-    """A sink cannot write below the path it was given."""
+    """A sink cannot write below its path."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"cannot write below {self.path!r}: {self.reason}"
+    path: str
+    reason: str
+    template = "cannot write below {path!r}: {reason}"
 
 
 class ChangedFileError(ConnectorError):
-    """A file that is being read has become shorter."""
+    """A file became shorter while it was being read."""
 
-    def __init__(self, path: str, expected_size: int, size: int) -> None:
-        super().__init__(path, expected_size, size)
-        self.path = path
-        self.expected_size = expected_size
-        self.size = size
-
-    def __str__(self) -> str:
-        return (
-            f"file {self.path} must not change once it was seen; "
-            f"needs at least {self.expected_size} bytes, got {self.size}"
-        )
+    path: str
+    expected_size: int
+    size: int
+    template = (
+        "file {path} must not change after the job has seen it; needs at least {expected_size} "
+        "bytes, got {size}"
+    )
 
 
 class TextDecodingError(ConnectorError):
-    """A file holds bytes that are no text in its charset."""
+    """A file holds bytes that are not text in its charset."""
 
-    def __init__(self, path: str, offset: int, charset: str, reason: str) -> None:
-        super().__init__(path, offset, charset, reason)
-        self.path = path
-        self.offset = offset
-        self.charset = charset
-        self.reason = reason
+    path: str
+    offset: int
+    charset: str
+    reason: str
+    template = "file {path} is not {charset} text at byte {offset}: {reason}"
 
-    def __str__(self) -> str:
-        return f"file {self.path} is no {self.charset} text at byte {self.offset}: {self.reason}"
+
+class UnreadableFileError(ConnectorError):
+    """A file is damaged, or does not match its format or schema.
+
+    ``where`` names the position in the file and, if known, the field.
+    """
+
+    path: str
+    where: str
+    reason: str
+    template = (
+        "file {path} cannot be read at {where}: {reason}; correct the file or the schema: the job "
+        "resumes from its checkpoint, and nothing is skipped"
+    )
+
+
+class UnwritableRecordError(ConnectorError):
+    """A record does not match the schema of the files a sink writes."""
+
+    record: object
+    reason: str
+    template = (
+        "record {record} does not match the schema of the file: {reason}; change the record in a "
+        "map(), or the schema of the sink"
+    )
 
 
 class SocketConnectionError(ConnectorError):
     """A socket source cannot connect, or has lost its connection."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host = host
-        self.port = port
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"no connection to {self.host}:{self.port}: {self.reason}"
+    host: str
+    port: int
+    reason: str
+    template = "no connection to {host}:{port}: {reason}"
 
 
 class StreamQueryError(ConnectorError):
-    """A streaming query that is a source of a job has failed, or cannot go on."""
+    """A streaming query that is a source of a job has failed or cannot continue."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"the streaming query of a from_stream() failed: {self.reason}"
+    reason: str
+    template = "the streaming query of a from_stream() failed: {reason}"
 
 
 class CorruptIngestionLogError(ConnectorError):
     """An ingestion log is damaged in a way no crash can explain; it is left untouched."""
 
-    def __init__(self, path: str, offset: int, reason: str) -> None:
-        super().__init__(path, offset, reason)
-        self.path = path
-        self.offset = offset
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"ingestion log {self.path} cannot be used, at byte {self.offset}: {self.reason}; "
-            "put back a good copy, or move the log away to go on without its records"
-        )
+    path: str
+    offset: int
+    reason: str
+    template = (
+        "ingestion log {path} cannot be used, at byte {offset}: {reason}; put back a good copy, or "
+        "move the log away to continue without its records"
+    )
 
 
 class LockedIngestionLogError(ConnectorError):
     """Another process, or another attempt of the job, still writes an ingestion log."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"ingestion log {self.path} is in use; stop the job that writes it first"
+    path: str
+    template = "ingestion log {path} is in use; stop the job that writes it first"
 
 
 class CommitFailedError(ConnectorError):
     """A sink could not commit.
 
-    ``kind`` is "failed" if it may succeed later, "impossible" if not before somebody removes the
-    cause, "unknown" if it may have happened.
+    ``kind`` is "failed" if a retry may succeed, "impossible" if it cannot before the cause is
+    removed, "unknown" if the commit may have happened.
     """
 
-    def __init__(self, step: str, kind: str, count: int, reason: str) -> None:
-        super().__init__(step, kind, count, reason)
-        self.step = step
-        self.kind = kind
-        self.count = count
-        self.reason = reason
+    step: str
+    kind: str
+    count: int
+    reason: str
 
     @property
     def is_permanent(self) -> bool:
@@ -158,57 +145,45 @@ class CommitFailedError(ConnectorError):
         return self.kind == "impossible"
 
     def __str__(self) -> str:
-        what = "1 commit" if self.count == 1 else f"{self.count} commits"
+        commits = plural(self.count, "commit")
         if self.kind == "unknown":
             return (
-                f"step {self.step!r}: nobody knows whether {what} took place: {self.reason}; "
-                "restore the checkpoint: commits that took place are not repeated"
+                f"step {self.step!r}: it is not known whether {commits} succeeded: {self.reason}; "
+                "restore the checkpoint: commits that succeeded are not repeated"
             )
         return (
-            f"step {self.step!r}: {what} failed: {self.reason}; nothing was dropped, the "
-            "checkpoint still holds them: remove the cause and restore it"
+            f"step {self.step!r}: {commits} failed: {self.reason}; nothing was dropped, the "
+            "checkpoint still holds the output: remove the cause and restore the checkpoint"
         )
 
 
 class LostPendingFileError(ConnectorError):
-    """A file that waited for its commit is gone, and it is not under its final name either."""
+    """A pending file is gone, and it is not under its final name either."""
 
-    def __init__(self, pending: str, final: str) -> None:
-        super().__init__(pending, final)
-        self.pending = pending
-        self.final = final
-
-    def __str__(self) -> str:
-        return (
-            f"pending file {self.pending} is gone and there is no {self.final}; put one of the "
-            "two back (if the final file was moved away, an empty file in its place will do)"
-        )
+    pending: str
+    final: str
+    template = (
+        "pending file {pending} is gone and there is no {final}; put one of the two back (if the "
+        "final file was moved away, an empty file in its place is enough)"
+    )
 
 
 class OccupiedPathError(ConnectorError):
-    """Another file lies where a finished one should go."""
+    """Another file exists under the name that a finished file should get."""
 
-    def __init__(self, pending: str, final: str) -> None:
-        super().__init__(pending, final)
-        self.pending = pending
-        self.final = final
-
-    def __str__(self) -> str:
-        return (
-            f"pending file {self.pending} cannot become {self.final}: another file is there, and "
-            "existing files are never overwritten; move that file away"
-        )
+    pending: str
+    final: str
+    template = (
+        "pending file {pending} cannot be renamed to {final}: another file has that name, and "
+        "existing files are never overwritten; move that file away"
+    )
 
 
-class SweptTransactionError(ConnectorError):
-    """A later attempt of the job has aborted a transaction that this one was about to prepare."""
+class AbortedTransactionError(ConnectorError):
+    """A later attempt of the job aborted a transaction that this attempt was about to prepare."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-    def __str__(self) -> str:
-        return (
-            f"transaction {self.name} was aborted by a later attempt of the job, which has taken "
-            "over; nothing is lost: that attempt writes its values again"
-        )
+    name: str
+    template = (
+        "transaction {name} was aborted by a later attempt of the job, which has taken over; "
+        "nothing is lost: that attempt writes its values again"
+    )

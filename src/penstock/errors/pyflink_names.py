@@ -1,23 +1,12 @@
-"""What PyFlink has and penstock has not: one table of what to do instead, and who tells it."""
-
-from __future__ import annotations
+"""Errors for names that PyFlink has and penstock does not, with what to use instead."""
 
 from collections.abc import Mapping
 
 from penstock.errors.base import PenstockError
 
-__all__ = [
-    "INSTEAD",
-    "NoPyFlinkMethodError",
-    "NoPyFlinkModuleError",
-    "NoPyFlinkNameError",
-    "NoTableApiError",
-    "instead_of_module",
-]
-
 _TABLES = (
-    "of PyFlink's Table API it has only datagen tables, as sources of streams; say it with "
-    "streams, or give a Spark DataFrame to env.from_dataframe()"
+    "of PyFlink's Table API it has only datagen tables, as sources of streams; use the DataStream "
+    "API, or pass a Spark DataFrame to env.from_dataframe()"
 )
 _NO_JAVA = "its jobs run on Spark, and there are no Java objects of Flink to reach"
 _CONNECTOR = (
@@ -28,9 +17,9 @@ _SOURCE = (
     "it wraps a Java source; use from_source() with a source of penstock.datastream.connectors"
 )
 _SINK = "it wraps a Java sink; use sink_to() with a sink of penstock.datastream.connectors"
-_FILE_SIZES = "the rolling policy of a FileSink says how large its files are"
-_PREPARES = "it prepares records for a Java sink; a sink of penstock takes them as they are"
-_INNER = "it is an inner affair of PyFlink's, which no program needs"
+_FILE_SIZES = "the rolling policy of a FileSink decides how large its files get"
+_PREPARES = "it prepares records for a Java sink; the sinks of penstock do not need it"
+_INTERNAL = "it is internal to PyFlink, and no program needs it"
 
 INSTEAD: Mapping[str, str] = {
     # Modules, by their dotted names.
@@ -38,7 +27,7 @@ INSTEAD: Mapping[str, str] = {
     "java_gateway": _NO_JAVA,
     "util": _NO_JAVA,
     "common.io": _SOURCE,
-    "common.input_dependency_constraint": _INNER,
+    "common.input_dependency_constraint": _INTERNAL,
     "datastream.connectors.jdbc": (
         "it wraps Java; PostgresSink of penstock.datastream.connectors.postgres writes to a "
         "database exactly once"
@@ -51,9 +40,9 @@ INSTEAD: Mapping[str, str] = {
         _CONNECTOR,
     ),
     "datastream.connectors.dynamic_kafka": (
-        "it wraps Java; KafkaSource follows topics by set_topic_pattern()"
+        "it wraps Java; KafkaSource discovers topics with set_topic_pattern()"
     ),
-    "datastream.connectors.hybrid_source": "it wraps Java; union() brings sources together",
+    "datastream.connectors.hybrid_source": "it wraps Java; use union() to combine sources",
     # Classes and functions of modules.
     "FlinkKafkaConsumer": "PyFlink has deprecated it; use KafkaSource",
     "FlinkKafkaProducer": "PyFlink has deprecated it; use KafkaSink",
@@ -67,8 +56,8 @@ INSTEAD: Mapping[str, str] = {
     "SinkFunction": _SINK,
     "CustomStateBackend": "it names a Java class; set state.backend.type to hashmap or rocksdb",
     "CustomCheckpointStorage": "it names a Java class; set execution.checkpointing.dir",
-    "AssignerWithPeriodicWatermarksWrapper": _INNER,
-    "InputDependencyConstraint": _INNER,
+    "AssignerWithPeriodicWatermarksWrapper": _INTERNAL,
+    "InputDependencyConstraint": _INTERNAL,
     # Of objects.
     "add_source": _SOURCE,
     "add_sink": _SINK,
@@ -96,62 +85,52 @@ INSTEAD: Mapping[str, str] = {
     ),
     "set_uid_hash": "it names a step by Flink's own hash; use uid()",
     **dict.fromkeys(
-        ["AccumulateType", "need_conversion", "to_internal_type", "from_internal_type"], _INNER
+        ["AccumulateType", "need_conversion", "to_internal_type", "from_internal_type"], _INTERNAL
     ),
 }
 
 
 def instead_of_module(name: str) -> str | None:
-    """Return what the table says of a module, or of the nearest one around it; None if nothing."""
+    """Return what to use instead of a module or of the package it is in; None if not listed."""
     parts = name.split(".")[1:]
     dotted = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((INSTEAD[module] for module in dotted if module in INSTEAD), None)
 
 
 class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
-    """A program imports a module of PyFlink's that penstock does not have."""
+    """A program imports a module of PyFlink that penstock does not have."""
 
-    def __init__(self, module: str) -> None:
-        super().__init__(module)
-        self.name = module
+    name: str | None
 
     def __str__(self) -> str:
-        instead = instead_of_module(str(self.name)) or "docs/pyflink.md says what is"
+        instead = instead_of_module(str(self.name)) or "docs/pyflink.md lists what is"
         return f"{self.name} is not in penstock: {instead}"
 
 
 class NoPyFlinkNameError(PenstockError, ImportError):
-    """A program imports a name of PyFlink's from a module that does not have it here.
+    """A program imports a name that this module has in PyFlink but not in penstock.
 
-    An ImportError, because `from ... import` hides the message of any other.
+    It is an ImportError, because `from ... import` hides the message of any other exception.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    name: str | None
 
     def __str__(self) -> str:
         return f"{self.name} is not in penstock: {INSTEAD[str(self.name)]}"
 
 
 class NoPyFlinkMethodError(PenstockError, AttributeError):
-    """A program asks an object for something that PyFlink's has and penstock's has not."""
+    """A program uses an attribute of an object that only PyFlink's class has."""
 
-    def __init__(self, owner: str, name: str) -> None:
-        super().__init__(owner, name)
-        self.owner = owner
-        self.name = name
+    owner: str
+    name: str
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.name} is not in penstock: {INSTEAD[str(self.name)]}"
 
 
 class NoTableApiError(PenstockError, AttributeError):
-    """A program asks an object for something of PyFlink's Table API that penstock does not have."""
+    """A program uses a part of PyFlink's Table API that penstock does not have."""
 
-    def __init__(self, asked_for: str) -> None:
-        super().__init__(asked_for)
-        self.asked_for = asked_for
-
-    def __str__(self) -> str:
-        return f"{self.asked_for} is not in penstock: {_TABLES}"
+    asked_for: str
+    template = "{asked_for} is not in penstock: " + _TABLES

@@ -1,4 +1,4 @@
-"""Errors of the real servers that tests, demo and benches start."""
+"""Errors of the servers that tests, demos and benchmarks start."""
 
 from penstock.errors.base import PenstockError
 
@@ -8,26 +8,18 @@ class ServerError(PenstockError):
 
 
 class MissingServerError(ServerError):
-    """What a server is made of is not on this machine."""
+    """The programs or files that a server needs are not on this machine."""
 
-    def __init__(self, server: str, missing: str, remedy: str) -> None:
-        super().__init__(server, missing, remedy)
-        self.server = server
-        self.missing = missing
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.server} cannot run here: no {self.missing}; {self.remedy}"
+    server: str
+    missing: str
+    remedy: str
+    template = "{server} cannot run here: no {missing}; {remedy}"
 
 
 class ServerNotReadyError(ServerError):
-    """A server was started and did not come up."""
+    """A server was started and did not become ready."""
 
-    def __init__(self, server: str, reason: str, log: str) -> None:
-        super().__init__(server, reason, log)
-        self.server = server
-        self.reason = reason
-        self.log = log
-
-    def __str__(self) -> str:
-        return f"{self.server} {self.reason}; the end of its log:\n{self.log}"
+    server: str
+    reason: str
+    log: str
+    template = "{server} {reason}; the end of its log:\n{log}"

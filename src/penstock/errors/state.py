@@ -1,162 +1,119 @@
 """Errors of keyed and operator state."""
 
-from penstock.errors.base import PenstockError, Shown, show
+from penstock.errors.base import PenstockError
 from penstock.errors.job import TypeMismatchError
 
 
 class StateTypeMismatchError(TypeMismatchError):
-    """A value put into keyed state does not fit the type its descriptor declares."""
+    """A value put into keyed state does not match the type its descriptor declares."""
 
-    def __init__(
-        self, step: str, state: str, key: object, path: str, value: object, type_info: object
-    ) -> None:
-        super().__init__(path, value, type_info)
-        self.step = step
-        self.state = state
-        self.shown_key = show(key)
-        self.args = (step, state, self.shown_key, path, self.shown, type_info)
+    step: str
+    state: str
+    key: object
 
     def __str__(self) -> str:
         where = f", field {self.path!r}," if self.path else ""
         return (
-            f"step {self.step!r}, state {self.state!r}, key {self.shown_key}{where} "
-            f"does not fit its declared type {self.type_info!r}; got {self.shown}"
+            f"step {self.step!r}, state {self.state!r}, key {self.key}{where} does not match its "
+            f"declared type {self.type_info!r}; got {self.value}"
+        )
+
+
+class OperatorStateTypeMismatchError(TypeMismatchError):
+    """An element put into operator state does not match the type its descriptor declares."""
+
+    step: str
+    state: str
+
+    def __str__(self) -> str:
+        where = f", field {self.path!r}" if self.path else ""
+        return (
+            f"step {self.step!r}, operator state {self.state!r}: an element{where} does not match "
+            f"its declared type {self.type_info!r}; got {self.value}"
         )
 
 
 class UnstableKeyError(PenstockError):
-    """A key is of a class whose bytes may differ from process to process."""
+    """A key is of a class whose encoded bytes may differ between processes."""
 
-    def __init__(self, step: str, key: object) -> None:
-        self.shown = show(key)
-        self.class_name = key.class_name if isinstance(key, _KeyOfClass) else _class_name(type(key))
-        super().__init__(step, _KeyOfClass(self.shown, self.class_name))
-        self.step = step
+    step: str
+    key: object
+    class_name: str = ""
+
+    def __post_init__(self) -> None:
+        cls = type(self.key)
+        self.class_name = self.class_name or f"{cls.__module__}.{cls.__qualname__}"
+        super().__post_init__()
 
     def __str__(self) -> str:
         where = f"step {self.step!r}: " if self.step else ""
         return (
             f"{where}a key must be a str, int, float, bool, bytes, Decimal, date, time, datetime, "
-            f"Row, None, or a plain tuple, list or dict of these; got {self.shown} of class "
-            f"{self.class_name}; {_key_advice(self.class_name)}"
+            f"Row, None, or a plain tuple, list or dict of these; got {self.key} of class "
+            f"{self.class_name}; {self._advice()}"
         )
 
-
-class _KeyOfClass(Shown):
-    """A shown key that still knows its class."""
-
-    __slots__ = ("class_name",)
-    class_name: str
-
-    def __new__(cls, shown: str, class_name: str) -> "_KeyOfClass":
-        key = super().__new__(cls, shown)
-        key.class_name = class_name
-        return key
-
-    def __reduce__(self) -> tuple[type["_KeyOfClass"], tuple[str, str]]:
-        return _KeyOfClass, (str(self), self.class_name)
-
-
-def _key_advice(class_name: str) -> str:
-    if class_name.startswith("numpy."):
-        return "turn a numpy scalar into a Python value in the key selector: int(x), float(x)"
-    if class_name.startswith("datetime."):
-        return "use a naive time or one with a fixed offset: x.astimezone(timezone.utc)"
-    return "let the key selector return one of those: str(x), x.name, tuple(x), …"
-
-
-def _class_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    def _advice(self) -> str:
+        if self.class_name.startswith("numpy."):
+            return "turn a numpy scalar into a Python value in the key selector: int(x), float(x)"
+        if self.class_name.startswith("datetime."):
+            return "use a naive time or one with a fixed offset: x.astimezone(timezone.utc)"
+        return "let the key selector return one of those: str(x), x.name, tuple(x), …"
 
 
 class StateDeclaredTwiceError(PenstockError):
     """One state name is declared with two kinds or types."""
 
-    def __init__(self, step: str, state: str, known: str, declared: str) -> None:
-        super().__init__(step, state, known, declared)
-        self.step = step
-        self.state = state
-        self.known = known
-        self.declared = declared
-
-    def __str__(self) -> str:
-        return (
-            f"step {self.step!r}: state {self.state!r} is known as {self.known} and now declared "
-            f"as {self.declared}; give one of the two another name"
-        )
+    step: str
+    state: str
+    known: str
+    declared: str
+    template = (
+        "step {step!r}: state {state!r} was declared as {known} and is now declared as {declared}; "
+        "give one of the two another name"
+    )
 
 
 class StateTypeChangedError(PenstockError):
-    """A state is declared with a type that what is stored of it cannot become."""
+    """A state is declared with a type to which its stored values cannot be converted."""
 
-    def __init__(self, step: str, state: str, stored: str, declared: str, reason: str) -> None:
-        super().__init__(step, state, stored, declared, reason)
-        self.step = step
-        self.state = state
-        self.stored = stored
-        self.declared = declared
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"step {self.step!r}: state {self.state!r} is stored as {self.stored} and now declared "
-            f"as {self.declared}: {self.reason}; declare the stored type again, or give the new "
-            "state another name and fill it from the old one"
-        )
+    step: str
+    state: str
+    stored: str
+    declared: str
+    reason: str
+    template = (
+        "step {step!r}: state {state!r} is stored as {stored} and now declared as {declared}: "
+        "{reason}; declare the stored type again, or give the new state another name and fill it "
+        "from the old one"
+    )
 
 
 class CorruptStateError(PenstockError):
-    """A state file is damaged, cut short or not the one that was written."""
+    """A state file is damaged, truncated, or not the one that was written."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"state file {self.path} cannot be used: {self.reason}; it was left as it is"
+    path: str
+    reason: str
+    template = "state file {path} cannot be used: {reason}; the file was not changed"
 
 
 class StateTooLargeError(PenstockError):
     """A state has outgrown the memory backend."""
 
-    def __init__(self, step: str, state: str, size: int, limit: int) -> None:
-        super().__init__(step, state, size, limit)
-        self.step = step
-        self.state = state
-        self.size = size
-        self.limit = limit
-
-    def __str__(self) -> str:
-        return (
-            f"step {self.step!r}: state {self.state!r} takes {self.size} bytes, more than the "
-            f"{self.limit} the memory backend keeps; set state.backend.type: hashmap"
-        )
+    step: str
+    state: str
+    size: int
+    limit: int
+    template = (
+        "step {step!r}: state {state!r} takes {size} bytes, more than the {limit} the memory "
+        "backend keeps; set state.backend.type: hashmap"
+    )
 
 
 class OperatorStateTooLargeError(StateTooLargeError):
-    """A list of operator state is too large to travel with every micro-batch."""
+    """A list of operator state is too large to be sent with every micro-batch."""
 
-    def __str__(self) -> str:
-        return (
-            f"step {self.step!r}: operator state {self.state!r} takes {self.size} bytes, more than "
-            f"the {self.limit} that may travel with every micro-batch; keep what grows in keyed "
-            "state, behind a key_by()"
-        )
-
-
-class OperatorStateTypeMismatchError(TypeMismatchError):
-    """An element put into operator state does not fit the type its descriptor declares."""
-
-    def __init__(self, step: str, state: str, path: str, value: object, type_info: object) -> None:
-        super().__init__(path, value, type_info)
-        self.step = step
-        self.state = state
-        self.args = (step, state, path, self.shown, type_info)
-
-    def __str__(self) -> str:
-        where = f", field {self.path!r}" if self.path else ""
-        return (
-            f"step {self.step!r}, operator state {self.state!r}: an element{where} does not fit "
-            f"its declared type {self.type_info!r}; got {self.shown}"
-        )
+    template = (
+        "step {step!r}: operator state {state!r} takes {size} bytes, more than the {limit} that "
+        "may be sent with every micro-batch; keep growing data in keyed state, after a key_by()"
+    )

@@ -1,4 +1,4 @@
-"""The job graph: a program, frozen, validated and with every identity settled."""
+"""The job graph: the operators of a program, validated and with all uids assigned."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Records of one node on their way to another."""
+    """A stream of records from one node to another."""
 
     source: int
     target: int
     partitioning: Partitioning
     input: int = 0
-    """Which of the target's inputs they come to: 1 for the second of two connected streams."""
+    """The input of the target that they belong to: 1 for the second of two connected streams."""
     tag: OutputTag | None = None
-    """Which of the source's side outputs they come from, if not from its main output."""
+    """The side output of the source that they come from, None for its main output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class Node:
     parallelism: int
     max_parallelism: int
     derives_max_parallelism: bool
-    """Whether nobody set it, so that a restored job takes over the one it had."""
+    """Whether the program did not set it: a restored job then keeps the one it had."""
     inputs: tuple[Edge, ...]
     may_chain: bool
-    """Whether it may go behind the step before it, in the same stage."""
+    """Whether it may be chained to its upstream operator."""
     may_be_followed: bool
-    """Whether others may go behind it."""
+    """Whether other operators may be chained to it."""
     call_site: str
     broadcast_states: tuple[MapStateDescriptor, ...] = ()
-    """What its broadcast side keeps."""
+    """The states of its broadcast side."""
     description: str | None = None
     watermarks: WatermarkStrategy | None = None
-    """How it makes watermarks, if it does."""
+    """How it generates watermarks, if it does."""
     has_time: bool = False
     """Whether the records it emits have event time."""
 
@@ -80,38 +80,35 @@ class JobGraph:
 
 @dataclass(frozen=True, slots=True)
 class GraphSettings:
-    """What the environment decides for operators that do not say it themselves."""
+    """The environment's defaults for operators that do not set a value themselves."""
 
     parallelism: int
     max_parallelism: int | None = None
     chaining: bool = True
     generates_uids: bool = True
-    """Whether steps may come without a uid."""
+    """Whether steps without a uid get one."""
 
 
 def build_job_graph(
     name: str, sinks: Sequence[Transformation], settings: GraphSettings
 ) -> JobGraph:
-    """Freeze everything the sinks depend on.
+    """Build the job graph of everything the sinks depend on.
 
     Raises:
         InvalidJobError: there is nothing to run, or a step's settings contradict each other.
-        DuplicateUidError: two steps were given the same uid.
+        DuplicateUidError: two steps have the same uid.
     """
     if not sinks:
         msg = "no sink: end a stream with print(), sink_to() or a collect"
         raise InvalidJobError(msg)
     ordered = _topological(sinks)
-    if not settings.generates_uids:
-        _check_given_uids(ordered)
-    uids = _uids(ordered)
+    uids = _uids(ordered, settings)
     frozen: dict[int, Node] = {}
     for t in ordered:
         frozen[t.id] = _freeze(t, uids[t.id], settings, frozen)
-    nodes = tuple(frozen.values())
-    for node in nodes:
-        _check(node, {n.id: n for n in nodes})
-    return JobGraph(name, nodes)
+    for node in frozen.values():
+        _check(node, frozen)
+    return JobGraph(name, tuple(frozen.values()))
 
 
 def _topological(sinks: Sequence[Transformation]) -> list[Transformation]:
@@ -122,21 +119,11 @@ def _topological(sinks: Sequence[Transformation]) -> list[Transformation]:
         if t.id not in seen:
             seen[t.id] = t
             todo.extend(u.transformation for u in t.upstreams)
-    # Ids are given in the order of construction, and a step is built after its inputs.
+    # Ids are assigned in the order of construction, and a step is built after its inputs.
     return [seen[i] for i in sorted(seen)]
 
 
-def _check_given_uids(ordered: Iterable[Transformation]) -> None:
-    for t in ordered:
-        if t.uid is None:
-            message = (
-                f"step {t.name!r} at {t.call_site} has no uid, and automatic ones are switched "
-                "off: give it one with uid(), or enable_auto_generated_uids()"
-            )
-            raise InvalidJobError(message)
-
-
-def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
+def _uids(ordered: Iterable[Transformation], settings: GraphSettings) -> dict[int, OperatorUid]:
     uids: dict[int, OperatorUid] = {}
     sites: dict[str, str] = {}
     ordinals: Counter[tuple[str, ...]] = Counter()
@@ -144,10 +131,16 @@ def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
         if t.uid == "":
             message = f"step {t.name!r} at {t.call_site} has an empty uid"
             raise InvalidJobError(message)
+        if t.uid is None and not settings.generates_uids:
+            message = (
+                f"step {t.name!r} at {t.call_site} has no uid, and automatic uids are disabled: "
+                "set one with uid(), or call enable_auto_generated_uids()"
+            )
+            raise InvalidJobError(message)
         if t.uid is not None:
             uid = t.uid
         else:
-            signature = (t.kind.value, *(_arrival(u, uids) for u in t.upstreams))
+            signature = (t.kind.value, *(_input_signature(u, uids) for u in t.upstreams))
             ordinals[signature] += 1
             text = "\n".join((*signature, str(ordinals[signature])))
             uid = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -158,20 +151,20 @@ def _uids(ordered: Iterable[Transformation]) -> dict[int, OperatorUid]:
     return uids
 
 
-def _arrival(upstream: Upstream, uids: dict[int, OperatorUid]) -> str:
-    """Spell what comes to a step, for the identity of that step."""
+def _input_signature(upstream: Upstream, uids: dict[int, OperatorUid]) -> str:
+    """Return the text for an input of a step that is hashed into the step's automatic uid."""
     exchange, input_ = upstream.partitioning.exchange.value, upstream.input
-    while (behind := _decoupled(upstream)) is not None:
-        upstream = behind
-    spelt = f"{exchange}:{uids[upstream.transformation.id]}"
+    while (before := _before_decoupling(upstream)) is not None:
+        upstream = before
+    text = f"{exchange}:{uids[upstream.transformation.id]}"
     if upstream.tag is not None:
-        spelt = f"{spelt}/{upstream.tag.tag_id}"
-    # The first input is not spelt: steps with one were named before there were two.
-    return f"{input_}:{spelt}" if input_ else spelt
+        text = f"{text}/{upstream.tag.tag_id}"
+    # The first input has no prefix: adding one would change the uids of existing jobs.
+    return f"{input_}:{text}" if input_ else text
 
 
-def _decoupled(upstream: Upstream) -> Upstream | None:
-    """Return what stands before a decoupling, which gives the steps behind it no new identity."""
+def _before_decoupling(upstream: Upstream) -> Upstream | None:
+    """Return the upstream of a decoupling: decouple() must not change the uids after it."""
     step = upstream.transformation
     if step.kind is not OperatorKind.DECOUPLE or len(step.upstreams) != 1:
         return None
@@ -220,7 +213,7 @@ def _freeze(
         description=t.description,
         watermarks=t.watermarks,
         has_time=t.watermarks is not None
-        # Rows of a plan of Spark's are others than those that went in.
+        # Spark's plan makes new rows: they do not keep the event time of its input.
         or (t.kind is not OperatorKind.NATIVE and any(before[e.source].has_time for e in edges)),
     )
 
@@ -247,14 +240,14 @@ def _check(node: Node, nodes: dict[int, Node]) -> None:
 
 
 def _check_time(window: Node, nodes: Mapping[int, Node]) -> None:
-    """Refuse a window in event time to which rows come without a time: from a plan of Spark's."""
+    """Refuse an event-time window over rows of a Spark plan, which have no event time."""
     todo = [edge.source for edge in window.inputs]
     while todo:
         node = nodes[todo.pop()]
         if node.kind is OperatorKind.NATIVE:
             msg = (
-                f"{window.name!r} goes by event time, which the rows of step {node.name!r} do not "
-                "have, as Spark makes them anew: put assign_timestamps_and_watermarks() between "
+                f"{window.name!r} uses event time, but the rows of step {node.name!r} have none, "
+                "because Spark creates new rows: put assign_timestamps_and_watermarks() between "
                 "the two"
             )
             raise InvalidJobError(msg)

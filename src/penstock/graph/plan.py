@@ -1,4 +1,4 @@
-"""Stages and channels: where a job graph is cut, and what flows between the pieces."""
+"""The plan of a job: stages of chained operators, and the channels between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from penstock.ids import ChannelId, OperatorUid, StageId
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """An exchange between two stages: an ordered log of Arrow segments."""
+    """All records that one stage sends to another, in one ordered log.
+
+    Flink has a channel for each pair of subtasks; here there is one for each pair of stages.
+    """
 
     id: ChannelId
     producer: StageId
@@ -23,23 +26,23 @@ class Channel:
     consumer_parallelism: int
     max_parallelism: int
     input: int = 0
-    """Which input of the consumer's head its records come to."""
+    """The input of the consumer's head that its records belong to."""
     record_type: TypeInformation | None = None
     """The declared type of its records."""
     tag: str | None = None
-    """The side output of its source that it takes, if not the main one."""
+    """The side output of its source that it reads, None for the main output."""
     has_time: bool = False
     """Whether its records have event time."""
 
     @property
     def exchange(self) -> Exchange:
-        """How records are dealt out."""
+        """How records are distributed."""
         return self.partitioning.exchange
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A chain of operators between two exchanges, run in one Python pass."""
+    """A chain of operators between two exchanges: Flink's job vertex, not a stage of Spark."""
 
     id: StageId
     nodes: tuple[Node, ...]
@@ -48,7 +51,7 @@ class Stage:
 
     @property
     def head(self) -> Node:
-        """The operator that gets the stage's input."""
+        """The operator that reads the stage's input."""
         return self.nodes[0]
 
     @property
@@ -67,7 +70,7 @@ class Stage:
         return self.head.kind is OperatorKind.SOURCE
 
     def followers(self, node: Node) -> tuple[Node, ...]:
-        """Return the operators chained directly behind `node`."""
+        """Return the operators chained directly after `node`."""
         return tuple(
             n
             for n in self.nodes
@@ -75,16 +78,16 @@ class Stage:
         )
 
     def side_outputs(self, node: Node) -> tuple[str, ...]:
-        """Return the ids of those side outputs of `node` that somebody takes."""
+        """Return the ids of the side outputs of `node` that are read."""
         chained = (f.inputs[0].tag for f in self.followers(node))
         tags = [tag.tag_id for tag in chained if tag is not None]
         tags += [c.tag for c in self.outputs if c.source_node == node.id and c.tag is not None]
         return tuple(dict.fromkeys(tags))
 
-    def time_maker(self, node: Node, *, itself: bool) -> Node | None:
-        """Return the step of the chain whose watermarks hold at `node`, None if it is outside.
+    def watermark_step(self, node: Node, *, itself: bool) -> Node | None:
+        """Return the step of the chain that generates the watermarks at `node`, if one does.
 
-        With `itself`, behind the node; else in front of it.
+        With `itself`, those after the node; else those before it.
         """
         nodes = {n.id: n for n in self.nodes}
         while True:
@@ -95,16 +98,16 @@ class Stage:
             node, itself = nodes[node.inputs[0].source], True
 
     def _chain_name(self, node: Node) -> str:
-        behind = [f"{taken_from(n)}{self._chain_name(n)}" for n in self.followers(node)]
-        if not behind:
+        chained = [f"{side_output_label(n)}{self._chain_name(n)}" for n in self.followers(node)]
+        if not chained:
             return node.name
-        if len(behind) == 1:
-            return f"{node.name} -> {behind[0]}"
-        return f"{node.name} -> ({', '.join(behind)})"
+        if len(chained) == 1:
+            return f"{node.name} -> {chained[0]}"
+        return f"{node.name} -> ({', '.join(chained)})"
 
 
-def taken_from(follower: Node) -> str:
-    """Spell the side output that a chained step takes; nothing for the main output."""
+def side_output_label(follower: Node) -> str:
+    """Return a label for the side output that a chained step reads; empty for the main output."""
     tag = follower.inputs[0].tag
     return "" if tag is None else f"[{tag.tag_id}] "
 
@@ -119,27 +122,27 @@ class Plan:
 
 
 def plan_job(graph: JobGraph) -> Plan:
-    """Cut the graph at every exchange that is not a plain forward."""
+    """Build the plan: chain operators into stages, and put channels at all other exchanges."""
     nodes = {n.id: n for n in graph.nodes}
     stage_of: dict[int, int] = {}
-    members: list[list[Node]] = []
+    chains: list[list[Node]] = []
     for node in graph.nodes:
         if _chains(node, nodes):
             stage = stage_of[node.inputs[0].source]
-            members[stage].append(node)
+            chains[stage].append(node)
         else:
-            stage = len(members)
-            members.append([node])
+            stage = len(chains)
+            chains.append([node])
         stage_of[node.id] = stage
 
-    cut = [e for n in graph.nodes for e in n.inputs if not _chains(n, nodes)]
+    exchanges = [e for n in graph.nodes for e in n.inputs if not _chains(n, nodes)]
     channels = tuple(
         Channel(
             id=ChannelId(i),
             producer=StageId(stage_of[e.source]),
             consumer=StageId(stage_of[e.target]),
             source_node=e.source,
-            partitioning=_settle(e, nodes),
+            partitioning=_resolve(e, nodes),
             consumer_parallelism=nodes[e.target].parallelism,
             max_parallelism=nodes[e.target].max_parallelism,
             input=e.input,
@@ -147,41 +150,26 @@ def plan_job(graph: JobGraph) -> Plan:
             tag=None if e.tag is None else e.tag.tag_id,
             has_time=nodes[e.source].has_time,
         )
-        for i, e in enumerate(cut)
+        for i, e in enumerate(exchanges)
     )
     stages = tuple(
         Stage(
             id=StageId(i),
-            nodes=tuple(group),
+            nodes=tuple(chain),
             inputs=tuple(c for c in channels if c.consumer == i),
             outputs=tuple(c for c in channels if c.producer == i),
         )
-        for i, group in enumerate(members)
+        for i, chain in enumerate(chains)
     )
     return Plan(graph.name, stages, channels)
 
 
 def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan:
-    """Return the plan with other numbers of key groups for some operators."""
-    nodes = {
-        n.id: replace(n, max_parallelism=numbers.get(n.uid, n.max_parallelism))
-        for s in plan.stages
-        for n in s.nodes
-    }
-    heads = {s.id: nodes[s.head.id] for s in plan.stages}
-    channels = {
-        c.id: replace(c, max_parallelism=heads[c.consumer].max_parallelism) for c in plan.channels
-    }
-    stages = tuple(
-        Stage(
-            s.id,
-            tuple(nodes[n.id] for n in s.nodes),
-            tuple(channels[c.id] for c in s.inputs),
-            tuple(channels[c.id] for c in s.outputs),
-        )
-        for s in plan.stages
-    )
-    return Plan(plan.job_name, stages, tuple(channels.values()))
+    """Return the plan with another max parallelism for some operators."""
+    # Sorted by id, as they are in the job graph.
+    nodes = sorted((n for s in plan.stages for n in s.nodes), key=lambda n: n.id)
+    changed = (replace(n, max_parallelism=numbers.get(n.uid, n.max_parallelism)) for n in nodes)
+    return plan_job(JobGraph(plan.job_name, tuple(changed)))
 
 
 def _chains(node: Node, nodes: dict[int, Node]) -> bool:
@@ -190,12 +178,12 @@ def _chains(node: Node, nodes: dict[int, Node]) -> bool:
     source = nodes[node.inputs[0].source]
     if not source.may_be_followed:
         return False
-    return _settle(node.inputs[0], nodes).exchange is Exchange.FORWARD and (
+    return _resolve(node.inputs[0], nodes).exchange is Exchange.FORWARD and (
         source.parallelism == node.parallelism and not node.kind.is_keyed
     )
 
 
-def _settle(edge: Edge, nodes: dict[int, Node]) -> Partitioning:
+def _resolve(edge: Edge, nodes: dict[int, Node]) -> Partitioning:
     if edge.partitioning.exchange is not Exchange.AUTO:
         return edge.partitioning
     same = nodes[edge.source].parallelism == nodes[edge.target].parallelism

@@ -1,21 +1,27 @@
-"""A plan as text, as JSON and as a Mermaid drawing."""
+"""Renders a plan as text, JSON or a Mermaid flowchart."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from penstock.errors.base import plural
 from penstock.graph.job_graph import Node
-from penstock.graph.plan import Channel, Plan, Stage, taken_from
+from penstock.graph.plan import Channel, Plan, Stage, side_output_label
 
 
 def render_text(plan: Plan) -> str:
-    """Return the plan as lines a person reads from top to bottom."""
-    lines = [f"job {plan.job_name!r}: {len(plan.stages)} stages, {len(plan.channels)} channels"]
+    """Return the plan as text."""
+    stages, channels = plural(len(plan.stages), "stage"), plural(len(plan.channels), "channel")
+    lines = [f"job {plan.job_name!r}: {stages}, {channels}"]
     for stage in plan.stages:
         lines += ["", f"stage {stage.id}  parallelism {stage.parallelism}"]
-        lines += [f"  reads    {_input(stage, c)}" for c in stage.inputs]
+        for c in stage.inputs:
+            lines.append(
+                f"  reads    channel {c.id} ({_exchange(c, stage)}) from stage {c.producer}"
+            )
         lines += _chain(stage, stage.head, depth=0)
-        lines += [f"  writes   {_output(c)}" for c in stage.outputs]
+        for c in stage.outputs:
+            lines.append(f"  writes   channel {c.id} ({_exchange(c)}) to stage {c.consumer}")
     return "\n".join(lines)
 
 
@@ -63,18 +69,18 @@ def render_mermaid(plan: Plan) -> str:
     """Return the plan as a Mermaid flowchart."""
     lines = ["flowchart LR"]
     for stage in plan.stages:
-        label = _quiet(stage.name)
+        label = _escape(stage.name)
         lines.append(f'  s{stage.id}["{label}<br/>x{stage.parallelism}"]')
     for c in plan.channels:
-        how = _quiet(_how(c, plan.stages[c.consumer]))
+        exchange = _escape(_exchange(c, plan.stages[c.consumer]))
         arrow = "-->" if c.tag is None else "-.->"
-        lines.append(f"  s{c.producer} {arrow}|{how}| s{c.consumer}")
+        lines.append(f"  s{c.producer} {arrow}|{exchange}| s{c.consumer}")
     return "\n".join(lines)
 
 
 def _chain(stage: Stage, node: Node, depth: int) -> list[str]:
     mark = "runs     " if depth == 0 else "         "
-    arrow = f"-> {taken_from(node)}" if depth else ""
+    arrow = f"-> {side_output_label(node)}" if depth else ""
     keyed = "  [keyed state]" if node.kind.is_keyed else ""
     lines = [f"  {mark}{'  ' * depth}{arrow}{node.name}{keyed}  (uid {node.uid})"]
     for follower in stage.followers(node):
@@ -82,16 +88,8 @@ def _chain(stage: Stage, node: Node, depth: int) -> list[str]:
     return lines
 
 
-def _input(stage: Stage, channel: Channel) -> str:
-    return f"channel {channel.id} ({_how(channel, stage)}) from stage {channel.producer}"
-
-
-def _output(channel: Channel) -> str:
-    return f"channel {channel.id} ({_how(channel)}) to stage {channel.consumer}"
-
-
-def _how(channel: Channel, consumer: Stage | None = None) -> str:
-    """Spell what a channel takes and how it deals it out; for its consumer, to which input."""
+def _exchange(channel: Channel, consumer: Stage | None = None) -> str:
+    """Describe the exchange of a channel; for its consumer, with the input it leads to."""
     parts = [channel.exchange.value]
     if consumer is not None and consumer.head.kind.has_two_inputs:
         parts.append(f"input {channel.input + 1}")
@@ -100,6 +98,6 @@ def _how(channel: Channel, consumer: Stage | None = None) -> str:
     return ", ".join(parts)
 
 
-def _quiet(text: str) -> str:
-    """Return a label that Mermaid does not take for markup."""
+def _escape(text: str) -> str:
+    """Return a label without the characters that Mermaid reads as markup."""
     return text.replace('"', "'").replace("|", "/")

@@ -1,4 +1,4 @@
-"""What a program builds: transformations, and how records travel between them."""
+"""Transformations: the steps of a program, and how records are exchanged between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OperatorKind(Enum):
     PROCESS_BATCH = "process_batch"
     KEYED_PROCESS_BATCH = "keyed_process_batch"
     ASSIGN_TIMESTAMPS = "assign_timestamps"
-    """Gives records their event time, and the stream its watermarks."""
+    """Assigns timestamps to records and generates watermarks."""
     KEYED_MAP = "keyed_map"
     KEYED_FLAT_MAP = "keyed_flat_map"
     KEYED_FILTER = "keyed_filter"
@@ -45,11 +45,11 @@ class OperatorKind(Enum):
     BROADCAST_PROCESS = "broadcast_process"
     KEYED_BROADCAST_PROCESS = "keyed_broadcast_process"
     ASYNC = "async"
-    """Waits for something outside, many records at a time."""
+    """Calls an asynchronous function, many records at a time."""
     DECOUPLE = "decouple"
-    """Does nothing: it begins a stage, so that what is behind it keeps its own pace."""
+    """Does nothing but begin a stage, which runs its own micro-batches."""
     NATIVE = "native"
-    """A plan that the engine runs over the rows of its input, at the head of a stage."""
+    """A plan that Spark runs over the rows of its input, at the head of a stage."""
     SINK = "sink"
 
     @property
@@ -59,52 +59,32 @@ class OperatorKind(Enum):
 
     @property
     def begins_stage(self) -> bool:
-        """Whether it never goes behind another step in the same stage, nor in the same group."""
+        """Whether it always starts a stage, and a pipelined region."""
         return self in (OperatorKind.DECOUPLE, OperatorKind.NATIVE)
 
     @property
     def has_two_inputs(self) -> bool:
-        """Whether the operator tells the records of two connected streams apart."""
+        """Whether the operator has two connected streams as inputs."""
         return self in _TWO_INPUTS
 
     @property
     def has_broadcast_side(self) -> bool:
-        """Whether the second of its inputs comes whole to every subtask, and first."""
+        """Whether its second input is broadcast: every subtask gets all of it, before the other."""
         return self in _BROADCAST_SIDE
 
 
-_KEYED = frozenset(
-    {
-        OperatorKind.KEYED_PROCESS_BATCH,
-        OperatorKind.KEYED_MAP,
-        OperatorKind.KEYED_FLAT_MAP,
-        OperatorKind.KEYED_FILTER,
-        OperatorKind.KEYED_PROCESS,
-        OperatorKind.REDUCE,
-        OperatorKind.WINDOW,
-        OperatorKind.KEYED_CO_MAP,
-        OperatorKind.KEYED_CO_FLAT_MAP,
-        OperatorKind.KEYED_CO_PROCESS,
-        OperatorKind.KEYED_BROADCAST_PROCESS,
-    }
-)
-
-_BROADCAST_SIDE = frozenset({OperatorKind.BROADCAST_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS})
-
-_TWO_INPUTS = _BROADCAST_SIDE | frozenset(
-    {
-        OperatorKind.CO_MAP,
-        OperatorKind.CO_FLAT_MAP,
-        OperatorKind.CO_PROCESS,
-        OperatorKind.KEYED_CO_MAP,
-        OperatorKind.KEYED_CO_FLAT_MAP,
-        OperatorKind.KEYED_CO_PROCESS,
-    }
-)
+_KEYED = {k for k in OperatorKind if k.value.startswith("keyed_")} | {
+    OperatorKind.REDUCE,
+    OperatorKind.WINDOW,
+}
+_BROADCAST_SIDE = {OperatorKind.BROADCAST_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS}
+_TWO_INPUTS = _BROADCAST_SIDE | {
+    k for k in OperatorKind if k.value.removeprefix("keyed_").startswith("co_")
+}
 
 
 class Exchange(Enum):
-    """How records are dealt out to the subtasks of the next operator."""
+    """How records are distributed among the subtasks of the next operator."""
 
     AUTO = "auto"
     """Forward where the parallelism agrees, else rebalance."""
@@ -120,7 +100,7 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """An exchange, with the key selector where it is by key, and who deals out if not we."""
+    """An exchange, with its key selector or the user's partitioner."""
 
     exchange: Exchange
     key_selector: Any = None
@@ -150,7 +130,7 @@ class Transformation:
     disable_chaining: bool = False
     broadcast_states: tuple[MapStateDescriptor, ...] = ()
     side_outputs: dict[str, OutputTag] = field(default_factory=dict)
-    """Those somebody asked for, by their ids."""
+    """The side outputs that are read, by id."""
     watermarks: WatermarkStrategy | None = None
     """Of a source, or of a step that assigns timestamps."""
     id: int = field(default_factory=lambda: next(_ids))
@@ -159,14 +139,14 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """What comes to a step: whose records, dealt out how, and as which of its inputs."""
+    """An input of a step: the step it comes from, its partitioning, and its number."""
 
     transformation: Transformation
     partitioning: Partitioning = AUTO
     input: int = 0
-    """1 for the second of two connected streams; a union's streams come to the same input."""
+    """1 for the second of two connected streams; the streams of a union share an input."""
     tag: OutputTag | None = None
-    """The side output they come from, where it is not the main one."""
+    """The side output of the upstream, None for its main output."""
 
     @property
     def output_type(self) -> TypeInformation | None:

@@ -1,4 +1,4 @@
-"""One run of a job: attempt after attempt, until it has come to its end."""
+"""Runs a job from attempt to attempt until it ends."""
 
 from __future__ import annotations
 
@@ -10,341 +10,296 @@ import shutil
 import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Mapping
 from concurrent.futures import Future
-from enum import Enum
 from pathlib import Path
 
-from penstock.checkpoint.decider import RequestKind
+from penstock import errors
+from penstock.checkpoint.coordinator.request_decider import RequestKind
 from penstock.checkpoint.history import ExceptionRecord
-from penstock.checkpoint.journal import EndStatus, JobEnded
-from penstock.checkpoint.store import Completed
-from penstock.common.metric_figures import MetricInfo
+from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
+from penstock.checkpoint.storage.journal_entries import JobEnded
+from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, reach
-from penstock.errors import (
-    CheckpointFailedError,
-    FencedError,
-    PenstockError,
-    UncommittedOutputError,
-    UserFunctionError,
-)
-from penstock.job.attempt import Attempt
-from penstock.job.beginning import Beginning, Begun
-from penstock.job.books import Books, JobParts
-from penstock.job.channel_view import ChannelView
-from penstock.job.metrics import JobMetrics
-from penstock.job.report import MicroBatchReport
-from penstock.job.requests import Requests
+from penstock.job.attempt.attempt import Attempt
+from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
+from penstock.job.context import JobContext
+from penstock.job.input.channel_view import ChannelView
+from penstock.job.job_store import JobStore
+from penstock.job.request_server import RequestServer
+from penstock.job.statistics import JobStatistics
 from penstock.recovery.control import Control
 from penstock.recovery.lease import refuse_second_driver
-from penstock.recovery.restart import GiveUp, Restart, decide_restart
-from penstock.recovery.supervisor import driver_died, supervised_since
-
-__all__ = ["JobParts", "JobRun", "JobState"]
+from penstock.recovery.restart_strategy import GiveUp, Restart, decide_restart
+from penstock.recovery.supervisor import driver_died_at, supervised_since
 
 logger = logging.getLogger("penstock.job")
 
-_REPORTS_KEPT = 10_000
-
-
-class JobState(Enum):
-    """Where a run stands."""
-
-    RUNNING = "RUNNING"
-    RESTARTING = "RESTARTING"
-    FINISHED = "FINISHED"
-    CANCELED = "CANCELED"
-    FAILED = "FAILED"
-
 
 class JobRun:
-    """Runs a plan to its end, through failures as the restart strategy allows."""
+    """Runs a plan to its end, restarting after failures as the restart strategy allows.
 
-    def __init__(self, parts: JobParts) -> None:
-        self._parts = parts
-        self._dir = parts.job_dir
-        self._books = Books(parts)
-        self._beginning = Beginning(parts, self._books, self._take_report)
-        self._requests = Requests(Control(self._dir), self) if self._outlives_the_driver else None
-        self._lock = threading.Lock()
-        self._reports: deque[MicroBatchReport] = deque(maxlen=_REPORTS_KEPT)
-        self._metrics = JobMetrics()
+    Attempts run one after the other in a thread of the job's own. All public methods may be called
+    from other threads; they read `_running` once, because the job's thread replaces it.
+    """
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._dir = context.job_dir
+        self._store = JobStore(context)
+        self.statistics = JobStatistics(
+            {str(n.uid): n.name for s in context.plan.stages for n in s.nodes}
+        )
+        self._starter = AttemptStarter(context, self._store, self.statistics.add)
+        self._is_resumable = context.checkpoints.directory is not None
+        """Whether checkpoints survive the driver."""
+        self._requests = RequestServer(Control(self._dir), self) if self._is_resumable else None
         self._restarts: list[Restart] = []
-        self._begun: Begun | None = None
+        self._running: RunningAttempt | None = None
+        self._end_requested = threading.Event()
+        self._killed = self._cancelled = self._suspended = False
+        self._started = time.time()
+        self._status = JobStatus.RUNNING
+        self._failure: BaseException | None = None
         self._ended = threading.Event()
-        self._asked_to_end = threading.Event()
-        self._killed = False
-        self.cancelled = False
-        self._suspended = False
-        self.started = time.time()
-        self.state = JobState.RUNNING
-        self.failure: BaseException | None = None
-        self.stopped_at: Completed | None = None
-
-    # -- from outside -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the first attempt; what makes the job impossible is raised here."""
-        if self._is_over_already():
-            logger.warning("job %r had ended when its driver died", self._parts.plan.job_name)
-            self.state = JobState.FINISHED
-            self._ended.set()
+        """Start the first attempt; raises what makes the job impossible."""
+        if self._has_ended_before():
+            logger.warning("Job %r had already ended when its driver died", self._name)
+            self._status = JobStatus.FINISHED
+            self._end()
             return
         owner = refuse_second_driver(
-            self._dir, self._parts.checkpoints.heartbeat_timeout_s, time.time()
+            self._dir, self._context.checkpoints.heartbeat_timeout_s, time.time()
         )
-        heard = getattr(owner, "since", None)
-        detect_s = 0.0 if heard is None else time.time() - max(heard, driver_died() or heard)
-        cause = "" if heard is None else "the driver died"
+        since = getattr(owner, "since", None)
+        detect_s = 0.0 if since is None else time.time() - max(since, driver_died_at() or since)
+        cause = "" if since is None else "the driver died"
         try:
-            self._begin(cause, max(0.0, detect_s), restarting=False)
+            self._start_attempt(cause, max(0.0, detect_s), restarting=False)
         except BaseException:
-            self._leave()
+            self._release()
             raise
         if self._requests is not None:
             self._requests.start()
         threading.Thread(target=self._run, name="job", daemon=True).start()
 
-    def _is_over_already(self) -> bool:
-        """Whether a driver died behind the end of the job, and was started again for nothing."""
-        since, state = supervised_since(), self._books.journal.state()
+    def _has_ended_before(self) -> bool:
+        """Whether the driver died after the end of the job, and its supervisor restarted it."""
+        since, state = supervised_since(), self._store.journal.state()
         if since is None or state.ended is None or not state.is_over:
             return False
         by = next((a for a in state.attempts if a.attempt == state.ended.attempt), None)
         # The same program may run the same job twice, one after the other.
         return state.ended.time >= since and by is not None and by.pid != os.getpid()
 
+    # -- requests, from any thread ----------------------------------------------------------
+
+    def status(self) -> JobStatus:
+        """Return the status of the job."""
+        is_cancelling = self._status is JobStatus.RUNNING and self._cancelled
+        return JobStatus.CANCELLING if is_cancelling else self._status
+
     def cancel(self) -> None:
         """End between micro-batches: what is running is still published."""
-        self.cancelled = True
+        self._cancelled = True
         self._end_attempt(kill=False)
 
     def suspend(self) -> None:
-        """End between micro-batches, to be gone on with from the last checkpoint."""
-        self._suspended = self._outlives_the_driver
+        """End between micro-batches; with a checkpoint directory the job can be resumed."""
+        self._suspended = self._is_resumable
         self.cancel()
 
     def kill(self) -> None:
-        """End now: what is running is thrown away."""
-        self.cancelled = True
+        """End now: running micro-batches are discarded."""
+        self._cancelled = True
         self._end_attempt(kill=True)
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end; false if it has not come in time."""
-        return self._ended.wait(seconds)
+    def channel_view(self) -> ChannelView | None:
+        """Return the channels of the running attempt, None if there is none."""
+        running = self._running
+        return None if running is None else running.attempt.channels()
 
-    def reports(self) -> list[MicroBatchReport]:
-        """Return the newest published micro-batches, oldest first."""
-        with self._lock:
-            return list(self._reports)
+    def trigger_checkpoint(self) -> Future[CompletedCheckpoint]:
+        """Take a checkpoint now."""
+        return self._request(RequestKind.MANUAL, None)
 
-    def counters(self) -> dict[str, dict[str, int]]:
-        """Return what functions counted in published micro-batches, by operator uid."""
-        with self._lock:
-            return self._metrics.counters()
+    def trigger_savepoint(self, directory: str | Path | None) -> Future[CompletedCheckpoint]:
+        """Write a savepoint; the job continues."""
+        return self._request(RequestKind.SAVEPOINT, self._savepoint_path(directory))
 
-    def metrics(self) -> list[MetricInfo]:
-        """Return what functions measured in published micro-batches."""
-        names = {str(n.uid): n.name for s in self._parts.plan.stages for n in s.nodes}
-        with self._lock:
-            return self._metrics.facts(names)
-
-    def channels(self) -> ChannelView | None:
-        """Return the channels of the present attempt, None between two of them and at the end."""
-        begun = self._begun
-        return None if begun is None else begun.attempt.channels()
-
-    def checkpoint(self) -> Future[Completed]:
-        """Ask for a checkpoint now."""
-        return self._ask(RequestKind.MANUAL, None)
-
-    def savepoint(self, directory: Path | None) -> Future[Completed]:
-        """Ask for a savepoint; the job goes on."""
-        return self._ask(RequestKind.SAVEPOINT, directory or self._savepoint_dir())
-
-    def stop(self, directory: Path | None, *, drain: bool) -> Future[Completed]:
-        """Ask for a savepoint behind which the job ends."""
+    def stop_with_savepoint(
+        self, directory: str | Path | None, *, drain: bool
+    ) -> Future[CompletedCheckpoint]:
+        """Write a savepoint and end the job; with `drain` after the end of input."""
         kind = RequestKind.FINAL if drain else RequestKind.STOP
-        return self._ask(kind, directory or self._savepoint_dir())
+        return self._request(kind, self._savepoint_path(directory))
 
-    @property
-    def _outlives_the_driver(self) -> bool:
-        return self._parts.checkpoints.directory is not None
-
-    def _savepoint_dir(self) -> Path:
-        directory = self._parts.checkpoints.savepoint_directory
+    def _savepoint_path(self, directory: str | Path | None) -> str:
+        if directory is None:
+            directory = self._context.checkpoints.savepoint_directory
         if directory is None:
             message = (
-                "there is no place for the savepoint: name a directory, or set "
+                "there is no directory for the savepoint: name one, or set "
                 "execution.checkpointing.savepoint-dir"
             )
-            raise CheckpointFailedError(0, message)
-        return directory
+            raise errors.CheckpointFailedError(0, message)
+        return str(Path(directory) / f"savepoint-{self._dir.key}-{os.urandom(6).hex()}")
 
-    def _ask(self, kind: RequestKind, directory: Path | None) -> Future[Completed]:
-        begun = self._begun
-        coordinator = None if begun is None else begun.attempt.coordinator
-        if coordinator is None or self._ended.is_set() or self.state is not JobState.RUNNING:
-            raise CheckpointFailedError(0, "the job is not running now, or in BATCH mode")
-        path = None
-        if directory is not None:
-            path = str(directory / f"savepoint-{self._dir.key}-{os.urandom(6).hex()}")
-        if kind is RequestKind.FINAL:
-            return coordinator.drain(path)
-        return coordinator.ask(kind, path)
+    def _request(self, kind: RequestKind, path: str | None) -> Future[CompletedCheckpoint]:
+        running = self._running
+        coordinator = None if running is None else running.attempt.coordinator
+        if coordinator is None or self._status is not JobStatus.RUNNING:
+            raise errors.CheckpointFailedError(0, "the job is not running, or runs in BATCH mode")
+        return coordinator.request(kind, path, drain=kind is RequestKind.FINAL)
 
     def _end_attempt(self, *, kill: bool) -> None:
         self._killed = self._killed or kill
-        self._asked_to_end.set()
-        begun = self._begun
-        if begun is None:
-            return
-        if self._killed:
-            begun.attempt.kill()
-        else:
-            begun.attempt.cancel(for_good=not self._suspended)
+        self._end_requested.set()
+        running = self._running
+        if running is not None and self._killed:
+            running.attempt.kill()
+        elif running is not None:
+            running.attempt.cancel(for_good=not self._suspended)
 
-    # -- attempt after attempt --------------------------------------------------------------
+    # -- the job's thread -------------------------------------------------------------------
 
-    def _begin(self, cause: str, detect_s: float, *, restarting: bool) -> None:
-        self._begun = self._beginning.begin(cause, detect_s, restarting=restarting)
-        if self._asked_to_end.is_set():
+    def _start_attempt(self, cause: str, detect_s: float, *, restarting: bool) -> None:
+        self._running = self._starter.start(cause, detect_s, restarting=restarting)
+        # A request to end that came during the start has found no attempt to end.
+        if self._end_requested.is_set():
             self._end_attempt(kill=self._killed)
 
     def _run(self) -> None:
         try:
-            while not self._run_attempt():
-                pass
+            failure = self._wait_for_attempt()
+            while failure is not None and self._restart(failure):
+                failure = self._wait_for_attempt()
         except BaseException as error:
-            self.failure, self.state = error, JobState.FAILED
-            logger.debug("the job ended in an error of its own", exc_info=True)
+            self._failure, self._status = error, JobStatus.FAILED
+            logger.debug("Job %r failed outside an attempt", self._name, exc_info=True)
         finally:
-            self._let_go()
+            self._close_attempt()
             if self._requests is not None:
                 self._requests.close()
-            self._leave()
-            self._ended.set()
+            self._release()
+            self._end()
 
-    def _run_attempt(self) -> bool:
-        """Wait for the end of the present attempt; true if it is the job's."""
-        assert self._begun is not None
-        attempt = self._begun.attempt
+    def _wait_for_attempt(self) -> BaseException | None:
+        """Wait for the end of the attempt; return its failure, None if it ended the job."""
+        assert self._running is not None
+        attempt = self._running.attempt
         attempt.wait()
-        failure = attempt.failure
-        if failure is None:
+        if attempt.failure is None:
             self._finish(attempt)
-            return True
+        return attempt.failure
+
+    def _restart(self, failure: BaseException) -> bool:
+        """Start another attempt; false if the job has ended instead."""
         detected = time.time()
-        self._let_go()
-        while failure is not None:
-            self._remember(failure)
-            decision = decide_restart(
-                self._parts.restart, failure, self._restarts, time.time(), random.random
-            )
-            if self._asked_to_end.is_set():
-                self._finish_behind(failure)
-                return True
-            if isinstance(decision, GiveUp) or isinstance(failure, FencedError):
-                self._fail(failure)
-                return True
+        self._close_attempt()
+        while True:
+            self._record_exception(failure)
             now = time.time()
+            decision = decide_restart(
+                self._context.restart, failure, self._restarts, now, random.random
+            )
+            if self._end_requested.is_set():
+                self._finish_after(failure)
+                return False
+            if isinstance(decision, GiveUp) or isinstance(failure, errors.FencedError):
+                self._fail(failure)
+                return False
             if decision.counts:
                 self._restarts.append(Restart(now, now + decision.seconds))
             logger.warning(
-                "job %r failed and starts again in %.1f s: %s",
-                self._parts.plan.job_name,
-                decision.seconds,
-                failure,
+                "Job %r failed and restarts in %.1f s: %s", self._name, decision.seconds, failure
             )
-            self.state = JobState.RESTARTING
-            if self._asked_to_end.wait(decision.seconds):
-                self._finish_behind(failure)
-                return True
+            self._status = JobStatus.RESTARTING
+            if self._end_requested.wait(decision.seconds):
+                self._finish_after(failure)
+                return False
             try:
-                self._begin(str(failure), max(0.0, now - detected), restarting=True)
-                failure = None
+                self._start_attempt(str(failure), max(0.0, now - detected), restarting=True)
             except BaseException as error:
                 failure = error
-        self.state = JobState.RUNNING
-        return False
+            else:
+                self._status = JobStatus.RUNNING
+                return True
+
+    # -- the end of the job -----------------------------------------------------------------
 
     def _finish(self, attempt: Attempt | None) -> None:
-        last = None if attempt is None else attempt.last
-        ended_itself = not self.cancelled
-        if self.cancelled and not self._suspended and (owed := self._books.kept.uncommitted()):
-            # A cancelled job's checkpoints are deleted, and this one holds what nobody else has.
-            self._fail(UncommittedOutputError(self._parts.plan.job_name, *owed))
+        deletes_checkpoints = self._cancelled and not self._suspended
+        if deletes_checkpoints and (uncommitted := self._store.retained.uncommitted()):
+            # The checkpoint is the only place that still has this output.
+            self._fail(errors.UncommittedOutputError(self._name, *uncommitted))
             return
-        status = EndStatus.CANCELED
-        if ended_itself:
-            status = EndStatus.FINISHED
-            if last is not None and last.is_savepoint:
-                status, self.stopped_at = EndStatus.STOPPED, last
+        status = JobStatus.CANCELED if self._cancelled else JobStatus.FINISHED
+        last = None if self._cancelled or attempt is None else attempt.last
         reach(CrashPoint.JOB_FINISHING)
         if not self._suspended:
-            path = self.stopped_at.path if self.stopped_at is not None else None
-            # The end first: without it a job without checkpoints would begin anew.
-            self._write_end(status, path)
+            # The end is recorded first: a job without checkpoints would otherwise start again.
+            self._record_end(status, last.path if last is not None and last.is_savepoint else None)
             try:
-                self._books.tidy(self._books.journal.state())
-            except (OSError, PenstockError) as error:
-                logger.warning("the job has ended, but not all of it could be removed: %s", error)
+                self._store.tidy(self._store.journal.state())
+            except (OSError, errors.PenstockError) as error:
+                logger.warning("Job %r ended, but left files behind: %s", self._name, error)
         reach(CrashPoint.JOB_FINISHED)
-        self.state = JobState.FINISHED if ended_itself else JobState.CANCELED
+        self._status = status
 
-    def _finish_behind(self, failure: BaseException) -> None:
-        """End a job that was asked to between a failure and the next attempt."""
+    def _finish_after(self, failure: BaseException) -> None:
+        """End a job on request, between a failure and the next attempt."""
         try:
             self._finish(None)
-        except (OSError, PenstockError) as error:
-            logger.warning("the end of the job cannot be written down: %s", error)
-            self.failure, self.state = failure, JobState.FAILED
+        except (OSError, errors.PenstockError) as error:
+            logger.warning("The end of job %r cannot be recorded: %s", self._name, error)
+            self._failure, self._status = failure, JobStatus.FAILED
 
     def _fail(self, failure: BaseException) -> None:
-        self.failure = failure
-        if not isinstance(failure, FencedError):
+        self._failure = failure
+        if not isinstance(failure, errors.FencedError):
             try:
-                self._write_end(EndStatus.FAILED, None)
-            except (PenstockError, OSError) as error:
-                logger.warning("the end of the job cannot be written down: %s", error)
-        self.state = JobState.FAILED
+                self._record_end(JobStatus.FAILED, None)
+            except (errors.PenstockError, OSError) as error:
+                logger.warning("The end of job %r cannot be recorded: %s", self._name, error)
+        self._status = JobStatus.FAILED
 
-    def _write_end(self, status: EndStatus, savepoint: str | None) -> None:
-        # Of the attempt that won last, whether it came to run or not.
-        attempt = self._books.journal.attempt
+    def _record_end(self, status: JobStatus, savepoint: str | None) -> None:
+        # Under the last attempt that won the journal, even if that attempt never ran.
+        attempt = self._store.journal.attempt
         assert attempt is not None
-        self._books.journal.append(JobEnded(attempt, status, time.time(), savepoint))
+        self._store.journal.append(JobEnded.of(attempt, status, time.time(), savepoint))
 
-    def _remember(self, failure: BaseException) -> None:
-        step = failure.step if isinstance(failure, UserFunctionError) else None
+    def _record_exception(self, failure: BaseException) -> None:
         record = ExceptionRecord(
             time=time.time(),
-            attempt=self._books.journal.attempt or "",
-            step=step,
+            attempt=self._store.journal.attempt or "",
+            step=failure.step if isinstance(failure, errors.UserFunctionError) else None,
             message=str(failure),
             traceback="".join(traceback.format_exception(failure)),
         )
         try:
-            self._books.history.add_exception(record)
+            self._store.history.add_exception(record)
         except OSError as error:
-            logger.warning("the failure cannot be written down: %s", error)
+            logger.warning("The failure cannot be added to the history: %s", error)
 
-    def _let_go(self) -> None:
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun.close()
+    def _close_attempt(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
 
-    def _leave(self) -> None:
-        self._books.lease.release()
-        shutil.rmtree(self._parts.work_dir, ignore_errors=True)
-        # Another driver may have taken over, on this host too: what is in there is its.
+    def _release(self) -> None:
+        self._store.lease.release()
+        shutil.rmtree(self._context.work_dir, ignore_errors=True)
+        # Another driver on this host may use the local directory by now: remove it only if empty.
         with contextlib.suppress(OSError):
-            self._parts.local_dir.here().rmdir()
+            self._context.local_dir.resolve().rmdir()
 
-    def _take_report(
-        self, report: MicroBatchReport, counters: Mapping[str, Mapping[str, int]]
-    ) -> None:
-        with self._lock:
-            self._reports.append(report)
-            self._metrics.take(counters, report.figures)
+    def _end(self) -> None:
+        """Announce the end; called once, by the last thread of the job."""
+        self._ended.set()
+
+    @property
+    def _name(self) -> str:
+        return self._context.plan.job_name

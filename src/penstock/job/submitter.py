@@ -1,4 +1,4 @@
-"""What the loops ask of an engine: run this micro-batch, do this with state."""
+"""The contract of an engine that runs micro-batches and state operations."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ R = TypeVar("R")
 
 
 class MicroBatchLostError(Exception):
-    """The engine could not bring the micro-batch to an end; another try may."""
+    """The engine could not complete the micro-batch; another try may succeed."""
 
 
 class Submitter(Protocol):
-    """Runs micro-batches of all groups of one job, several at a time."""
+    """Runs the micro-batches of all pipelined regions of one attempt, several at a time."""
 
     def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
-        """Run a micro-batch of a group: one task per subtask of each of its stages.
+        """Run a micro-batch of a region: one task per subtask of each of its stages.
 
-        Called from the group's own thread, with one instruction per stage in the order of the
-        group; `path` holds them all. Returns, for each, the acknowledgements by subtask. If one of
-        them tells of a failure, those of stages behind it may be missing.
+        Called from the region's own thread, with one instruction per stage in topological order;
+        the file `path` holds them all. Returns, for each, the acknowledgements by subtask. If one
+        of them reports a failure, those of downstream stages may be missing.
 
         Raises:
             MicroBatchLostError: the engine gave up; nothing that tasks staged counts.
         """
         ...
 
-    def each(
+    def run_per_subtask(
         self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
     ) -> list[R]:
-        """Call a function for each subtask's work, beside the running micro-batches.
+        """Call a function for each subtask's work, concurrently with running micro-batches.
 
-        Each runs where that subtask's micro-batches do, with its work and the task attempt's id.
+        Each call runs on the subtask's host, with its work and the task attempt's id.
 
         Raises:
             MicroBatchLostError: the engine gave up.
@@ -46,9 +46,9 @@ class Submitter(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Stop what is running, now."""
+        """Cancel everything that is running."""
         ...
 
     def close(self) -> None:
-        """Let the engine forget the job; called once, after its end."""
+        """Release the engine's resources; called once, after the end of the attempt."""
         ...

@@ -1,4 +1,4 @@
-"""The same names in the module where PyFlink defines them."""
+"""Metrics of functions, under PyFlink's module name."""
 
 from penstock.datastream.metrics import Counter, Distribution, Meter, Metric, MetricGroup
 

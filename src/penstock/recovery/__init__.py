@@ -1,1 +1,1 @@
-"""What happens when something fails: who drives a job, when it starts again, and from where."""
+"""Recovery from failures: leases, restarts, and which snapshot an attempt starts from."""

@@ -1,8 +1,8 @@
-"""Who drives a job now.
+"""The lease of the driver that runs a job.
 
-The lease keeps a second driver from starting by mistake, and lets a new one start at once where
-the old one is known to be dead. It decides nothing about what counts: two drivers that both think
-the job is theirs are told apart by the journal.
+It keeps a second driver from starting by mistake, and lets a new one start at once if the old one
+is known to be dead. It does not fence: if two drivers both believe that they run the job, the
+journal decides.
 """
 
 from __future__ import annotations
@@ -15,64 +15,54 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
-from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.errors import JobAlreadyRunningError
-from penstock.recovery.processes import machine, start_of
-
-__all__ = [
-    "Alive",
-    "Dead",
-    "Free",
-    "Lease",
-    "Owner",
-    "Silent",
-    "Standing",
-    "read_owner",
-    "refuse_second_driver",
-    "standing",
-]
+from penstock.ids import attempt_number
 
 logger = logging.getLogger("penstock.recovery")
 
+_STAT_STATE, _STAT_START = 0, 19
+_DEAD_STATES = ("Z", "X")
+
 
 class Owner(msgspec.Struct, frozen=True):
-    """The driver that wrote last, and when."""
+    """The driver that wrote the lease, and when."""
 
     host: str
     machine: str
     pid: int
     started: int
-    """When the process started: a pid is given again, a pid and its start are not."""
+    """When the process started: a pid may be used again, but not with the same start."""
     attempt: str
     beat: float
 
     @property
     def attempt_number(self) -> int:
-        """The attempt as a number: of two drivers the one with the higher number is in office."""
-        digits = self.attempt[1:]
-        return int(digits) if digits.isdecimal() else 0
+        """The number of the attempt: of two drivers the one with the higher number owns the job."""
+        return attempt_number(self.attempt) or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody drives the job."""
+    """No driver runs the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The driver's process is gone."""
+    """The driver's process does not exist any more."""
 
     owner: Owner
     since: float
-    """When it was last heard of."""
+    """The last heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """The driver was not heard of for too long; it may be taken over, the journal fences it."""
+    """The last heartbeat is too old; the job may be taken over, the journal fences the driver."""
 
     owner: Owner
     since: float
@@ -80,68 +70,68 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The driver was heard of lately."""
+    """The last heartbeat is recent."""
 
     owner: Owner
 
 
-Standing = Free | Dead | Silent | Alive
+DriverStatus = Free | Dead | Silent | Alive
 
 
 def read_owner(job_dir: JobDir) -> Owner | None:
-    """Return the driver that wrote last; None if it has left, or nothing readable is there."""
+    """Return the driver that wrote the lease last; None if it was released or is unreadable."""
     try:
         return msgspec.json.decode(job_dir.driver.read_bytes(), type=Owner)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
-def standing(job_dir: JobDir, timeout_s: float, now: float) -> Standing:
-    """Return how the job's driver stands; `timeout_s` is how long it may be silent."""
+def driver_status(job_dir: JobDir, timeout_s: float, now: float) -> DriverStatus:
+    """Return the status of a job's driver; `timeout_s` is the heartbeat timeout."""
     owner = read_owner(job_dir)
     if owner is None:
         return Free()
-    return decide_standing(owner, timeout_s, now, machine(), start_of)
+    return decide_driver_status(owner, timeout_s, now, machine_id(), process_start_time)
 
 
-def decide_standing(
+def decide_driver_status(
     owner: Owner,
     timeout_s: float,
     now: float,
     this_machine: str,
-    started: Callable[[int], int | None],
-) -> Standing:
+    start_time: Callable[[int], int | None],
+) -> DriverStatus:
     """Decide from the lease, the clock and, on the driver's own machine, its process."""
     is_here = owner.machine == this_machine and owner.host == socket.gethostname()
-    if is_here and started(owner.pid) != owner.started:
+    if is_here and start_time(owner.pid) != owner.started:
         return Dead(owner, owner.beat)
-    # Also a beat from far in the future says nothing about now.
+    # A heartbeat from far in the future says nothing about now, either.
     if abs(now - owner.beat) > timeout_s:
         return Silent(owner, owner.beat)
     return Alive(owner)
 
 
-def refuse_second_driver(job_dir: JobDir, timeout_s: float, now: float) -> Standing:
-    """Return how the job's last driver stands, if a new one may start.
+def refuse_second_driver(job_dir: JobDir, timeout_s: float, now: float) -> DriverStatus:
+    """Return the status of the job's last driver, if a new one may start.
 
-    Called once by a driver, before its first attempt; later ones are of the same lease.
+    Called once by a driver, before its first attempt; all its attempts have the same lease.
 
     Raises:
         JobAlreadyRunningError: if another driver is alive.
     """
-    found = standing(job_dir, timeout_s, now)
-    if isinstance(found, Alive):
-        owner = found.owner
+    status = driver_status(job_dir, timeout_s, now)
+    if isinstance(status, Alive):
+        owner = status.owner
         heard = datetime.fromtimestamp(owner.beat, UTC).isoformat(sep=" ", timespec="seconds")
         raise JobAlreadyRunningError(job_dir.key, owner.host, owner.pid, heard)
-    return found
+    return status
 
 
 class Lease:
-    """This process's hold on a job: a file, rewritten every `interval_s` by a thread.
+    """This process's lease on a job: a file that a thread rewrites every `interval_s`.
 
-    A driver takes it after it has won the journal, once per attempt, and releases it when the job
-    is over. A process that is killed leaves the file behind.
+    A driver takes it in every attempt, after it has won the journal, and releases it when the job
+    is over. A process that is killed leaves the file.
     """
 
     def __init__(
@@ -150,22 +140,19 @@ class Lease:
         self._job_dir = job_dir
         self._interval_s = interval_s
         self._clock = clock
+        # The job takes and releases, the heartbeat thread rewrites.
         self._lock = threading.Lock()
         self._attempt = ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._lost = False
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether another driver has taken the job; the journal will say so too."""
-        return self._lost
+        self.is_lost = False
+        """Whether another driver has taken the job; the journal will fence this one."""
 
     def take(self, attempt: str) -> None:
-        """Say that this process drives the job, and go on saying it."""
+        """Write the lease for an attempt, and keep rewriting it."""
         with self._lock:
             self._attempt = attempt
-            self._lost = False
+            self.is_lost = False
             self._write()
             if self._thread is None or not self._thread.is_alive():
                 self._stop.clear()
@@ -173,14 +160,14 @@ class Lease:
                 self._thread.start()
 
     def release(self) -> None:
-        """Say that nobody drives the job, unless another driver has taken it."""
+        """Delete the lease, unless another driver has taken the job."""
         self._stop.set()
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
         with self._lock:
             owner = read_owner(self._job_dir)
-            if owner is not None and not self._is_above(owner):
+            if owner is not None and not self._is_newer(owner):
                 self._job_dir.driver.unlink(missing_ok=True)
 
     def _beat(self) -> None:
@@ -188,27 +175,56 @@ class Lease:
             try:
                 with self._lock:
                     owner = read_owner(self._job_dir)
-                    if owner is not None and self._is_above(owner):
-                        self._lost = True
+                    if owner is not None and self._is_newer(owner):
+                        self.is_lost = True
                         return
                     self._write()
             except OSError as error:
                 logger.warning("cannot renew the lease of job %s: %s", self._job_dir.key, error)
 
-    def _is_above(self, owner: Owner) -> bool:
-        return owner.attempt_number > self._me().attempt_number
+    def _is_newer(self, owner: Owner) -> bool:
+        return owner.attempt_number > (attempt_number(self._attempt) or 0)
 
     def _write(self) -> None:
-        data = msgspec.json.encode(self._me())
-        self._job_dir.storage.replace(self._job_dir.driver.name, data)
-
-    def _me(self) -> Owner:
         pid = os.getpid()
-        return Owner(
+        me = Owner(
             host=socket.gethostname(),
-            machine=machine(),
+            machine=machine_id(),
             pid=pid,
-            started=start_of(pid) or 0,
+            started=process_start_time(pid) or 0,
             attempt=self._attempt,
             beat=self._clock(),
         )
+        self._job_dir.storage.replace(self._job_dir.driver.name, msgspec.json.encode(me))
+
+
+def process_start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if it does not run.
+
+    A process that was killed and that its parent has not reaped yet does not run. Where the system
+    does not provide start times, every running process has started at 0.
+    """
+    if not Path("/proc/self/stat").exists():
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return None
+        except PermissionError:
+            pass
+        return 0
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name, in brackets, may contain anything.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[_STAT_STATE] in _DEAD_STATES else int(fields[_STAT_START])
+
+
+def machine_id() -> str:
+    """Return the scope within which pids can be compared: this boot and this pid namespace."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""

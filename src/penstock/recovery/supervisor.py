@@ -1,10 +1,9 @@
 """A parent process that starts a driver again when it dies.
 
-The driver is a child in a process group of its own. Its death wakes the supervisor at once, and
-through a pipe it says now and then that it lives: one that has stopped saying so is killed first.
-What the supervisor knows is in its memory only; what counts is in the job's journal. So it may be
-killed at any time: the driver goes on, warns that nobody watches it any more, and a new
-supervisor is refused for as long as the driver lives.
+The driver is a child in its own process group. The supervisor notices at once when it dies; a
+driver that stops sending heartbeats through a pipe is killed first. The supervisor keeps nothing on
+disk, so it may be killed at any time: the driver continues, warns that it is not supervised any
+more, and a new supervisor is refused as long as the driver lives.
 """
 
 from __future__ import annotations
@@ -20,20 +19,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
-from penstock.recovery.restart import GiveUp, Restart, RestartAfter, RestartStrategy
-
-__all__ = [
-    "Heartbeat",
-    "PassOn",
-    "Supervisor",
-    "decide_after_exit",
-    "driver_died",
-    "report_to_supervisor",
-    "supervised_since",
-]
+from penstock.recovery.restart_strategy import GiveUp, Restart, RestartAfter, RestartStrategy
 
 logger = logging.getLogger("penstock.recovery")
 
@@ -48,8 +37,8 @@ _FAILED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class PassOn:
-    """End as the driver has ended."""
+class ExitWith:
+    """Exit with this code, like the driver."""
 
     code: int
 
@@ -57,22 +46,21 @@ class PassOn:
 def decide_after_exit(
     returncode: int,
     *,
-    asked_to_end: bool,
+    stop_requested: bool,
     strategy: RestartStrategy,
     history: Sequence[Restart],
     now: float,
     random: Callable[[], float],
-) -> PassOn | RestartAfter | GiveUp:
-    """Decide about a driver that is gone; `returncode` is negative if a signal ended it.
+) -> ExitWith | RestartAfter | GiveUp:
+    """Decide about a driver that has exited; `returncode` is negative if a signal ended it.
 
-    A driver that exits by itself, with whatever code, has come to an end. One that a signal ended
-    has died, unless it had been asked to end. Deaths count by the restart strategy as failures of
-    a job do.
+    A driver that exits by itself, with any code, has ended. One that a signal ended has died,
+    unless it was requested to stop. The restart strategy counts deaths like failures of a job.
     """
     if returncode >= 0:
-        return PassOn(returncode)
-    if asked_to_end:
-        return PassOn(128 - returncode)
+        return ExitWith(returncode)
+    if stop_requested:
+        return ExitWith(128 - returncode)
     return strategy.decide(history, now, random)
 
 
@@ -83,16 +71,16 @@ _died: float | None = None
 
 
 def report_to_supervisor() -> bool:
-    """Begin to say that this process lives, if a supervisor has started it; tell whether.
+    """Start sending heartbeats and return True if a supervisor started this process.
 
-    Called once by a driver, before it does anything that takes time. The processes it starts
+    Called once by a driver, before it does anything that takes time. The processes that it starts
     are not supervised.
     """
     global _since, _died
-    given = os.environ.pop(_VARIABLE, None)
-    if given is None:
+    passed = os.environ.pop(_VARIABLE, None)
+    if passed is None:
         return False
-    descriptor, interval, since, *died = given.split()
+    descriptor, interval, since, *died = passed.split()
     os.set_inheritable(int(descriptor), False)
     _since, _died = float(since), float(died[0]) if died else None
     beat = threading.Thread(
@@ -103,12 +91,12 @@ def report_to_supervisor() -> bool:
 
 
 def supervised_since() -> float | None:
-    """Return when the supervisor of this process was started, None if there is none."""
+    """Return when the supervisor of this process started, None if there is none."""
     return _since
 
 
-def driver_died() -> float | None:
-    """Return when the driver died that this process takes the place of, None if none is known."""
+def driver_died_at() -> float | None:
+    """Return when the previous driver died, None if none is known."""
     return _died
 
 
@@ -118,7 +106,7 @@ def _beat(descriptor: int, interval_s: float) -> None:
             os.write(descriptor, b".")
         except OSError:
             logger.warning(
-                "the supervisor is gone: this driver goes on, but nobody starts it again if it dies"
+                "the supervisor is gone: this driver continues, but is not started again if it dies"
             )
             return
         time.sleep(interval_s)
@@ -129,7 +117,7 @@ def _beat(descriptor: int, interval_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """How often a driver says that it lives, and how long it may say nothing; in seconds."""
+    """The interval of a driver's heartbeats, and the silence after which it is killed."""
 
     interval_s: float
     timeout_s: float
@@ -146,82 +134,76 @@ class _Exited:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SignalReceived:
     signal: int
 
 
-_Event = _Beat | _Exited | _Asked
+_Event = _Beat | _Exited | _SignalReceived
 
 
 def _to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+@dataclass(frozen=True, slots=True)
 class Supervisor:
-    """Runs one command until it ends by itself; made and run in a process's main thread.
+    """Runs one command until it exits by itself; used in the main thread of a process.
 
-    The command is the same for every start: a job finds in its journal where it was.
+    The command is the same for every start: the journal says where the job resumes.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        strategy: RestartStrategy,
-        heartbeat: Heartbeat,
-        say: Callable[[str], None] = _to_stderr,
-    ) -> None:
-        self._command = list(command)
-        self._strategy = strategy
-        self._heartbeat = heartbeat
-        self._say = say
-        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
-        self._asked: list[int] = []
-        self._since = time.time()
+    command: Sequence[str]
+    strategy: RestartStrategy
+    heartbeat: Heartbeat
+    say: Callable[[str], None] = _to_stderr
+    _events: queue.SimpleQueue[_Event] = field(default_factory=queue.SimpleQueue, init=False)
+    _signals_received: list[int] = field(default_factory=list, init=False)
+    _since: float = field(default_factory=time.time, init=False)
 
     def run(self) -> int:
-        """Start the driver, again and again if need be; return the exit code to end with.
+        """Run the driver, and restart it if it dies; return the exit code.
 
-        The first Ctrl-C, SIGTERM or SIGHUP asks the driver to end, the second to end at once, the
-        third kills it.
+        The first Ctrl-C, SIGTERM or SIGHUP requests the driver to stop, the second to stop at once,
+        the third kills it.
         """
         history: list[Restart] = []
         attempt = 1
         died: float | None = None
         with self._signals():
             while True:
-                driver = _Driver(self._command, self._heartbeat, self._since, died, self._events)
+                driver = _Driver(self.command, self.heartbeat, self._since, died, self._events)
                 silent_s = self._watch(driver)
                 died = time.time() - (silent_s or 0.0)
                 returncode = driver.collect()
                 now = time.monotonic()
                 decision = decide_after_exit(
                     returncode,
-                    asked_to_end=bool(self._asked),
-                    strategy=self._strategy,
+                    stop_requested=bool(self._signals_received),
+                    strategy=self.strategy,
                     history=history,
                     now=now,
                     random=random.random,
                 )
-                if isinstance(decision, PassOn):
+                if isinstance(decision, ExitWith):
                     return decision.code
                 what = f"driver died (signal {-returncode})"
                 if silent_s is not None:
                     what = f"driver was silent for {silent_s:.1f} s and was killed"
                 if isinstance(decision, GiveUp):
-                    self._say(f"{what}; it is not started again: {decision.reason}")
+                    self.say(f"{what}; it is not started again: {decision.reason}")
                     return _FAILED
                 if decision.counts:
                     history.append(Restart(now, now + decision.seconds))
                 attempt += 1
-                self._say(f"{what}, attempt {attempt} in {decision.seconds:.1f} s")
-                asked = self._sleep(now + decision.seconds)
-                if asked is not None:
-                    return 128 + asked
+                self.say(f"{what}, attempt {attempt} in {decision.seconds:.1f} s")
+                received = self._sleep(now + decision.seconds)
+                if received is not None:
+                    return 128 + received
 
     def _watch(self, driver: _Driver) -> float | None:
-        """Wait until a driver is gone; return how long it was silent if it was killed for that."""
+        """Wait until a driver has exited; return how long it was silent if that is why."""
         heard = time.monotonic()
-        deadline: float | None = heard + max(self._heartbeat.timeout_s, _LONGEST_START_S)
+        deadline: float | None = heard + max(self.heartbeat.timeout_s, _LONGEST_START_S)
         silent_s = None
         while True:
             event = self._next(deadline)
@@ -230,24 +212,24 @@ class Supervisor:
                 case _Exited(it) if it is driver:
                     return silent_s
                 case _Beat(it) if it is driver and deadline is not None:
-                    heard, deadline = now, now + self._heartbeat.timeout_s
-                case _Asked(number):
+                    heard, deadline = now, now + self.heartbeat.timeout_s
+                case _SignalReceived(number):
                     self._forward(number, driver)
                 case None if deadline is not None and now > deadline + _OVERSLEPT_S:
-                    # This process did not run for a while: so perhaps did the driver.
-                    deadline = now + self._heartbeat.timeout_s
+                    # This process was suspended for a while, and perhaps so was the driver.
+                    deadline = now + self.heartbeat.timeout_s
                 case None:
                     silent_s, deadline = now - heard, None
                     driver.kill()
 
     def _sleep(self, until: float) -> int | None:
-        """Wait before a start; return the signal by which somebody asked to end."""
+        """Wait before a restart; return the signal that requests to stop, None if there is none."""
         while True:
             event = self._next(until)
             if event is None:
                 return None
-            if isinstance(event, _Asked):
-                self._asked.append(event.signal)
+            if isinstance(event, _SignalReceived):
+                self._signals_received.append(event.signal)
                 return event.signal
 
     def _next(self, deadline: float | None) -> _Event | None:
@@ -258,21 +240,21 @@ class Supervisor:
             return None
 
     def _forward(self, number: int, driver: _Driver) -> None:
-        self._asked.append(number)
-        if len(self._asked) > _GRACEFUL_REQUESTS:
+        self._signals_received.append(number)
+        if len(self._signals_received) > _GRACEFUL_REQUESTS:
             driver.kill()
         else:
-            driver.ask(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+            driver.send(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        def asked(number: int, frame: FrameType | None) -> None:
-            self._events.put(_Asked(number))
+        def received(number: int, frame: FrameType | None) -> None:
+            self._events.put(_SignalReceived(number))
 
         numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-        # What nohup and the like have set stays.
-        heard = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, asked) for number in heard}
+        # Signals that nohup and the like ignore stay ignored.
+        handled = [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, received) for number in handled}
         try:
             yield
         finally:
@@ -281,7 +263,7 @@ class Supervisor:
 
 
 class _Driver:
-    """One child process, and the two threads that hear of it."""
+    """One driver process, and two threads that wait for its heartbeats and its exit."""
 
     def __init__(
         self,
@@ -293,14 +275,14 @@ class _Driver:
     ) -> None:
         self._events = events
         ours, theirs = os.pipe()
-        told = [theirs, heartbeat.interval_s, since, *([] if died is None else [died])]
+        passed = [theirs, heartbeat.interval_s, since, *([] if died is None else [died])]
         try:
-            # In a group of its own, or the terminal's Ctrl-C would reach it twice; such a group
+            # In its own process group, or the terminal's Ctrl-C would reach it twice; such a group
             # must not read from the terminal.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, _VARIABLE: " ".join(map(repr, told))},
+                env={**os.environ, _VARIABLE: " ".join(map(repr, passed))},
                 pass_fds=(theirs,),
                 process_group=0,
             )
@@ -312,25 +294,25 @@ class _Driver:
         for target, args in ((self._listen, (ours,)), (self._await_exit, ())):
             threading.Thread(target=target, args=args, daemon=True).start()
 
-    def ask(self, number: int) -> None:
-        """Ask the driver, not what it started, to end."""
-        # Not by Popen, which would collect one that is gone and take it from `_await_exit`.
+    def send(self, number: int) -> None:
+        """Send a signal to the driver, not to the processes that it has started."""
+        # Not through Popen, which would reap an exited process before `_await_exit` does.
         if self._process.returncode is None:
             os.kill(self._process.pid, number)
 
     def kill(self) -> None:
-        """End it, whatever it does."""
-        self.ask(signal.SIGKILL)
+        """Kill the driver."""
+        self.send(signal.SIGKILL)
 
     def collect(self) -> int:
-        """Return how a driver that is gone ended; of one that died nothing stays behind.
+        """Return the exit code of a driver that has exited, and kill what a dead one has left.
 
-        A driver that a signal ended could not end what it had started, as Spark's JVM.
+        A driver that a signal ended could not stop the processes it had started, like Spark's JVM.
         """
         if hasattr(os, "waitid"):
-            gone = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-            if gone is not None and gone.si_code != os.CLD_EXITED:
-                # Not collected yet, so its id is still its own.
+            exited = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            if exited is not None and exited.si_code != os.CLD_EXITED:
+                # Not reaped yet, so its pid has not been used again.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()

@@ -1,4 +1,4 @@
-"""A savepoint as a directory of the user's: what is in it, and how to be rid of it."""
+"""The directory of a savepoint: its metadata, and how to dispose of it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from penstock.checkpoint.job_dir import JobDir
-from penstock.checkpoint.metadata import JOB_DIRECTORY, CheckpointMetadata
-from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.metadata import JOB_DIRECTORY, CheckpointMetadata
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.errors import CorruptMetadataError, NotASavepointError
 from penstock.ids import JobKey
 from penstock.savepoint.layout import METADATA, operator_dir
 
-__all__ = ["dispose", "metadata_of"]
-
 _KIND = "savepoint"
 
 
-def metadata_of(path: Path) -> CheckpointMetadata:
-    """Return what a savepoint says it holds; ``path`` is its directory or the metadata in it.
+def read_savepoint_metadata(path: Path) -> CheckpointMetadata:
+    """Return the metadata of a savepoint; ``path`` is its directory or the metadata file in it.
 
     Raises:
-        NotASavepointError: if there is none, or if it cannot be read.
+        NotASavepointError: if there is none, or it cannot be read.
     """
     directory = _directory(path)
     try:
@@ -35,26 +33,26 @@ def metadata_of(path: Path) -> CheckpointMetadata:
     except CorruptMetadataError as error:
         raise NotASavepointError(str(path), str(error)) from error
     if meta.kind != _KIND:
-        found = f"it is a {meta.kind} of job {meta.job_name!r}, which looks after it itself"
+        found = f"it is a {meta.kind} of job {meta.job_name!r}, which the job itself manages"
         raise NotASavepointError(str(path), found)
     return meta
 
 
 def dispose(path: Path, checkpoint_dir: Path | None = None) -> None:
-    """Delete a savepoint, and nothing else: what others put beside it stays.
+    """Delete a savepoint, and nothing else: other files in its directory stay.
 
-    The job it was taken of stops keeping what it needs. That job's directory is looked for where
-    it was then, and in a checkpoint directory, if one is given; not finding it does no harm.
+    The job it was taken of stops retaining what the savepoint needs. That job's directory is looked
+    for where it was then, and in ``checkpoint_dir``; it is no error if it does not exist.
 
-    The metadata goes last. After a crash in between, what is left is still known as a savepoint,
-    no job starts from it because files are missing, and calling this again ends it.
+    The metadata is deleted last. After a crash in between, the rest is still a savepoint, no job
+    starts from it because files are missing, and calling this again completes it.
 
     Raises:
         NotASavepointError: if there is none; nothing is deleted then.
     """
-    meta = metadata_of(path)
+    meta = read_savepoint_metadata(path)
     directory = _directory(path)
-    _let_forget(meta, (directory / METADATA).read_bytes(), checkpoint_dir)
+    _release_in_job(meta, (directory / METADATA).read_bytes(), checkpoint_dir)
     for operator in meta.operators:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(directory / operator_dir(operator.uid))
@@ -63,13 +61,13 @@ def dispose(path: Path, checkpoint_dir: Path | None = None) -> None:
         directory.rmdir()
 
 
-def _let_forget(meta: CheckpointMetadata, data: bytes, checkpoint_dir: Path | None) -> None:
-    places = [Path(meta.properties[JOB_DIRECTORY])] if JOB_DIRECTORY in meta.properties else []
-    places += [checkpoint_dir / meta.job_id] if checkpoint_dir is not None else []
-    for place in places:
-        copy = JobDir(place.parent, JobKey(place.name)).savepoint(meta.checkpoint)
+def _release_in_job(meta: CheckpointMetadata, data: bytes, checkpoint_dir: Path | None) -> None:
+    directories = [Path(meta.properties[JOB_DIRECTORY])] if JOB_DIRECTORY in meta.properties else []
+    directories += [checkpoint_dir / meta.job_id] if checkpoint_dir is not None else []
+    for job_directory in directories:
+        copy = JobDir(job_directory.parent, JobKey(job_directory.name)).savepoint(meta.checkpoint)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            # Another job may have taken the place.
+            # Another job may use the directory now.
             if copy.read_bytes() == data:
                 copy.unlink()
 

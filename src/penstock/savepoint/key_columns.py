@@ -1,6 +1,6 @@
-"""Keys as columns that people and query engines can read.
+"""Keys and windows as columns that people and query engines can read.
 
-These columns are for looking at: what a restore goes by are the keys' own bytes beside them.
+These columns are for display: a restore uses the encoded bytes in the columns next to them.
 """
 
 from __future__ import annotations
@@ -17,55 +17,56 @@ from penstock.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Type
 from penstock.savepoint.columns import column_of
 from penstock.state.key_groups import key_of
 from penstock.state.keys import decode_key
-from penstock.state.serializers import wire_of
-from penstock.state.type_text import parse
-
-__all__ = ["KeyColumn", "key_column", "time_column", "timer_key_column"]
+from penstock.state.window_encoding import COUNT, TIME
+from penstock.types.serializers import wire_of
+from penstock.types.signature import parse_signature
 
 _TEXT_TAG = b"0"
 _TEXTS = column_of(Types.STRING())
+_WINDOW_COLUMNS = {TIME: ("window_start", "window_end"), COUNT: ("window",)}
+_BIAS = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """How encoded keys of one type are shown in Arrow."""
+    """The Arrow column of encoded keys of one type."""
 
     arrow: pa.DataType
-    fill: Callable[[pa.BinaryArray], pa.Array]
+    to_arrow: Callable[[pa.BinaryArray], pa.Array]
 
 
-def key_column(type_text: str) -> KeyColumn:
-    """Return the column for keys of a type; keys without a declared type are shown as text."""
-    type_info = parse(type_text) if type_text else PickledBytesTypeInfo()
-    show = _shown_as_text if isinstance(type_info, PickledBytesTypeInfo) else _typed(type_info)
-    arrow = pa.string() if show is _shown_as_text else column_of(type_info).arrow
+def key_column(signature: str) -> KeyColumn:
+    """Return the column for keys of a type; keys without a declared type become text."""
+    type_info = parse_signature(signature) if signature else PickledBytesTypeInfo()
+    show = _as_text if isinstance(type_info, PickledBytesTypeInfo) else _typed(type_info)
+    arrow = pa.string() if show is _as_text else column_of(type_info).arrow
 
-    def fill(encoded: pa.BinaryArray) -> pa.Array:
+    def to_arrow(encoded: pa.BinaryArray) -> pa.Array:
         texts = _plain_texts(encoded) if arrow == pa.string() else None
         return show(_decoded(encoded)) if texts is None else texts
 
-    return KeyColumn(arrow, fill)
+    return KeyColumn(arrow, to_arrow)
 
 
 def time_column() -> KeyColumn:
-    """Return the column that takes the place of the key where entries are in order of time."""
+    """Return the column of times, which timers have in place of the key."""
 
-    def fill(encoded: pa.BinaryArray) -> pa.Array:
+    def to_arrow(encoded: pa.BinaryArray) -> pa.Array:
         biased = np.frombuffer(b"".join(encoded.to_pylist()), ">u8")
-        return pa.array((biased ^ np.uint64(1 << 63)).astype(np.uint64).view(np.int64))
+        return pa.array((biased.astype(np.uint64) ^ _BIAS).view(np.int64))
 
-    return KeyColumn(pa.int64(), fill)
+    return KeyColumn(pa.int64(), to_arrow)
 
 
-def timer_key_column(type_text: str) -> KeyColumn:
-    """Return the column for the keys of timers, with a length before and a namespace behind."""
-    column = key_column(type_text)
+def timer_key_column(signature: str) -> KeyColumn:
+    """Return the column for the keys of timers, between their length and the namespace."""
+    column = key_column(signature)
 
-    def fill(entries: pa.BinaryArray) -> pa.Array:
+    def to_arrow(entries: pa.BinaryArray) -> pa.Array:
         keys = [key_of(b"\0\0" + entry) for entry in entries.to_pylist()]
-        return column.fill(pa.array(keys, pa.binary()))
+        return column.to_arrow(pa.array(keys, pa.binary()))
 
-    return KeyColumn(column.arrow, fill)
+    return KeyColumn(column.arrow, to_arrow)
 
 
 def _plain_texts(encoded: pa.BinaryArray) -> pa.Array | None:
@@ -92,11 +93,35 @@ def _typed(type_info: TypeInformation) -> Callable[[Sequence[Any]], pa.Array]:
     def show(keys: Sequence[Any]) -> pa.Array:
         if to_wire is not None:
             keys = [None if key is None else to_wire(key) for key in keys]
-        return column.fill(keys)
+        return column.to_arrow(keys)
 
     return show
 
 
-def _shown_as_text(keys: Sequence[Any]) -> pa.Array:
+def _as_text(keys: Sequence[Any]) -> pa.Array:
     texts = [key if isinstance(key, str) else repr(key) for key in keys]
-    return _TEXTS.fill(texts)
+    return _TEXTS.to_arrow(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowColumns:
+    """The Arrow columns of windows of one encoding: the numbers they consist of."""
+
+    names: tuple[str, ...]
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns in their order."""
+        return [pa.field(name, pa.int64()) for name in self.names]
+
+    def to_arrow(self, windows: Sequence[bytes]) -> dict[str, pa.Array]:
+        """Return the columns, by name."""
+        biased = np.frombuffer(b"".join(windows) if self.names else b"", ">u8")
+        numbers = (biased.astype(np.uint64) ^ _BIAS).view(np.int64)
+        count = len(self.names)
+        return {name: pa.array(numbers[i::count]) for i, name in enumerate(self.names)}
+
+
+def window_columns(encoding: str) -> WindowColumns:
+    """Return the columns for windows of an encoding, which may be none."""
+    return WindowColumns(_WINDOW_COLUMNS.get(encoding, ()))

@@ -1,10 +1,10 @@
-"""How a savepoint lies in its directory: names, columns and what its files say of themselves.
+"""The layout of a savepoint: file names, columns and file properties.
 
     <savepoint>/_metadata
     <savepoint>/<operator>/<state>/part-<subtask>.parquet
 
-While a savepoint is being written its files begin with a dot, which readers of directories pass
-over, and carry the name of the task attempt.
+While a savepoint is being written its file names begin with a dot, which readers of directories
+ignore, and contain the name of the task attempt.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ import pyarrow as pa
 
 from penstock.common.typeinfo import MapTypeInfo
 from penstock.ids import OperatorUid
-from penstock.savepoint.columns import ValueColumn, value_column
-from penstock.savepoint.key_columns import KeyColumn, key_column, time_column, timer_key_column
-from penstock.savepoint.stamp_columns import StampColumn, stamp_column
-from penstock.savepoint.window_columns import WindowColumns, window_columns
-from penstock.state.table import MAP_STATE, TIMERS, TableInfo
-from penstock.state.type_text import parse, spell
+from penstock.savepoint.columns import Column, TimestampColumn, timestamp_column, value_column
+from penstock.savepoint.key_columns import (
+    KeyColumn,
+    WindowColumns,
+    key_column,
+    time_column,
+    timer_key_column,
+    window_columns,
+)
+from penstock.state.registry.meta_info import MAP_STATE, TIMERS, StateMetaInfo
 from penstock.task.layout import file_name
-
-__all__ = ["FORMAT", "METADATA", "SavedOperator", "StateColumns", "columns_for", "properties_of"]
+from penstock.types.signature import parse_signature, type_signature
 
 METADATA = "_metadata"
 FORMAT = 1
@@ -35,7 +38,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class SavedOperator:
-    """The operator whose state is written, as all its files name it."""
+    """The operator whose state is written."""
 
     uid: str
     key_type: str
@@ -49,49 +52,49 @@ class StateColumns:
     key: KeyColumn
     window: WindowColumns | None
     map_key: KeyColumn | None
-    value: ValueColumn
-    stamps: StampColumn | None
-    """Of a state whose values expire."""
+    value: Column
+    timestamps: TimestampColumn | None
+    """Of a state with a time-to-live."""
 
     @property
     def fields(self) -> list[pa.Field]:
         """The columns in their order."""
-        shown = [pa.field("key", self.key.arrow)]
-        exact = [pa.field("key_bytes", pa.binary(), nullable=False)]
+        readable = [pa.field("key", self.key.arrow)]
+        encoded = [pa.field("key_bytes", pa.binary(), nullable=False)]
         if self.window is not None:
-            shown += self.window.fields
-            exact.append(pa.field("window_bytes", pa.binary(), nullable=False))
+            readable += self.window.fields
+            encoded.append(pa.field("window_bytes", pa.binary(), nullable=False))
         if self.map_key is not None:
-            shown.append(pa.field("map_key", self.map_key.arrow))
-            exact.append(pa.field("map_key_bytes", pa.binary(), nullable=False))
+            readable.append(pa.field("map_key", self.map_key.arrow))
+            encoded.append(pa.field("map_key_bytes", pa.binary(), nullable=False))
         return [
             pa.field("key_group", pa.uint16(), nullable=False),
-            *shown,
+            *readable,
             pa.field("value", self.value.arrow),
-            *([] if self.stamps is None else [pa.field("alive_since", self.stamps.arrow)]),
-            *exact,
+            *([] if self.timestamps is None else [pa.field("alive_since", self.timestamps.arrow)]),
+            *encoded,
         ]
 
 
-def columns_for(info: TableInfo, key_type: str) -> StateColumns:
+def columns_for(info: StateMetaInfo, key_type: str) -> StateColumns:
     """Return the columns of a state."""
     value = value_column(info.kind, info.type)
     if info.kind == TIMERS:
         return StateColumns(time_column(), None, timer_key_column(key_type), value, None)
     map_key = None
     if info.kind == MAP_STATE:
-        type_info = parse(info.type)
+        type_info = parse_signature(info.type)
         assert isinstance(type_info, MapTypeInfo)
-        map_key = key_column(spell(type_info.key))
+        map_key = key_column(type_signature(type_info.key))
     window = window_columns(info.windows) if info.windows else None
-    stamps = None if info.ttl is None else stamp_column(info.kind)
-    return StateColumns(key_column(key_type), window, map_key, value, stamps)
+    timestamps = None if info.ttl is None else timestamp_column(info.kind)
+    return StateColumns(key_column(key_type), window, map_key, value, timestamps)
 
 
 def properties_of(
-    operator: SavedOperator, state: str, info: TableInfo, subtask: int
+    operator: SavedOperator, state: str, info: StateMetaInfo, subtask: int
 ) -> dict[str, str]:
-    """Return what a file says of itself, so that it can be understood alone."""
+    """Return the properties of a file, which make it self-describing."""
     ttl = {} if info.ttl is None else {"penstock.ttl_ms": str(info.ttl.millis)}
     per_window = {"penstock.windows": info.windows} if info.windows else {}
     return {
@@ -114,7 +117,7 @@ def operator_dir(uid: str) -> str:
 
 
 def state_dir(state: str) -> str:
-    """Return the name of a state's directory; a state's name may be anything, also a path."""
+    """Return the name of a state's directory; a state's name may be any text."""
     if _PLAIN.fullmatch(state):
         return state
     return f"state-{hashlib.blake2b(state.encode(), digest_size=16).hexdigest()}"

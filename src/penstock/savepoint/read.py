@@ -1,30 +1,31 @@
-"""Read states back out of a savepoint, for whatever parallelism and backend comes next."""
+"""Reads states from a savepoint, for any parallelism and backend."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import CorruptStateError
-from penstock.savepoint.columns import value_column
-from penstock.savepoint.stamp_columns import stamp_column
-from penstock.state.evolution import Incompatible
+from penstock.savepoint.columns import timestamp_column, value_column
+from penstock.state.files import verify_file
 from penstock.state.key_groups import KeyGroupRange, routed_keys
-from penstock.state.migration import merged_registry, rewriter
+from penstock.state.registry.meta_info import (
+    MAP_STATE,
+    TIMERS,
+    StateMetaInfo,
+    registry_key,
+    table_prefix,
+)
+from penstock.state.registry.migration import merged_registry, rewriter
 from penstock.state.savepoint_file import SavepointFile
-from penstock.state.table import MAP_STATE, TIMERS, TableInfo, registry_key, table_prefix
-
-__all__ = ["entries_of", "verify_files"]
+from penstock.types.compatibility import Incompatible
 
 Entry = tuple[bytes, bytes]
-
-_READ_AT_ONCE = 1 << 20
 
 
 def entries_of(
@@ -32,13 +33,13 @@ def entries_of(
 ) -> Iterator[Entry]:
     """Iterate over the store entries of a range of key groups, ordered by key.
 
-    ``files`` are those of all subtasks of one operator; what has none of the key groups is not
-    opened. Every file is proven before anything in it is used. A state that some subtasks had
-    migrated and others had not comes out in its newer type. ``step`` is for messages.
+    ``files`` are those of all subtasks of one operator; files without these key groups are not
+    opened. Every file is verified before it is used. A state that only some subtasks have migrated
+    is returned in its newer type. ``step`` is for error messages.
 
     Raises:
         CorruptStateError: if a file is missing, damaged or another one.
-        StateDeclaredTwiceError: if subtasks disagree on what a state is.
+        StateDeclaredTwiceError: if subtasks declare a state differently.
     """
     registry = _registry(files, step)
     for name in sorted(registry):
@@ -48,28 +49,28 @@ def entries_of(
         key=lambda file: (registry[file.state].table, file.first_key_group),
     )
     for name, parts in groupby(by_table, key=lambda file: file.state):
-        behind = 0
+        next_group = 0
         for part in parts:
             path = savepoint / part.path
-            if part.first_key_group < behind:
+            if part.first_key_group < next_group:
                 raise CorruptStateError(str(path), "another file holds the same key groups")
-            behind = part.stop_key_group
-            _prove(path, part)
+            next_group = part.stop_key_group
+            verify_file(path, part.size, part.crc)
             yield from _entries(path, part, registry[name], key_groups)
 
 
 def verify_files(savepoint: Path, files: Iterable[SavepointFile]) -> None:
-    """Read files from end to end and check that they are those that were written.
+    """Verify size and checksum of files.
 
     Raises:
         CorruptStateError: if one is missing, damaged or another one.
     """
     for file in files:
-        _prove(savepoint / file.path, file)
+        verify_file(savepoint / file.path, file.size, file.crc)
 
 
-def _registry(files: Sequence[SavepointFile], step: str) -> dict[str, TableInfo]:
-    by_subtask: dict[int, dict[str, TableInfo]] = {}
+def _registry(files: Sequence[SavepointFile], step: str) -> dict[str, StateMetaInfo]:
+    by_subtask: dict[int, dict[str, StateMetaInfo]] = {}
     for file in files:
         by_subtask.setdefault(file.subtask, {})[file.state] = file.info
     return merged_registry([by_subtask[subtask] for subtask in sorted(by_subtask)], step)
@@ -79,43 +80,27 @@ def _overlaps(file: SavepointFile, key_groups: KeyGroupRange) -> bool:
     return file.first_key_group < key_groups.stop and key_groups.start < file.stop_key_group
 
 
-def _prove(path: Path, file: SavepointFile) -> None:
-    size = crc = 0
-    try:
-        with path.open("rb") as data:
-            while block := data.read(_READ_AT_ONCE):
-                size += len(block)
-                crc = crc32(block, crc)
-    except FileNotFoundError:
-        raise CorruptStateError(str(path), "it is missing") from None
-    if (size, crc) != (file.size, file.crc):
-        raise CorruptStateError(
-            str(path),
-            f"it has size {size} and checksum {crc:08x}, not {file.size} and {file.crc:08x}",
-        )
-
-
 def _entries(
-    path: Path, file: SavepointFile, info: TableInfo, key_groups: KeyGroupRange
+    path: Path, file: SavepointFile, info: StateMetaInfo, key_groups: KeyGroupRange
 ) -> Iterator[Entry]:
-    behind = ["window_bytes"] if file.windows else []
-    behind += ["map_key_bytes"] if file.kind in (MAP_STATE, TIMERS) else []
-    drain = value_column(file.kind, file.type).drain
-    stamps = None if file.ttl is None else stamp_column(file.kind)
+    suffixes = ["window_bytes"] if file.windows else []
+    suffixes += ["map_key_bytes"] if file.kind in (MAP_STATE, TIMERS) else []
+    from_arrow = value_column(file.kind, file.type).from_arrow
+    timestamps = None if file.ttl is None else timestamp_column(file.kind)
     rewrite = rewriter(file.info, info)
     assert not isinstance(rewrite, Incompatible)
     prefix = table_prefix(info.table)
-    names = ["key_group", "key_bytes", "value", *behind]
-    names += [] if stamps is None else ["alive_since"]
+    names = ["key_group", "key_bytes", "value", *suffixes]
+    names += [] if timestamps is None else ["alive_since"]
     with pq.ParquetFile(path, memory_map=True) as parquet:
         for group in row_groups_of(parquet, key_groups):
             table = _clipped(parquet.read_row_group(group, columns=names), key_groups)
             if not table.num_rows:
                 continue
-            keys = _store_keys(prefix, table, behind)
-            values = drain(_column(table, "value"))
-            if stamps is not None:
-                values = stamps.drain(_column(table, "alive_since"), values)
+            keys = _store_keys(prefix, table, suffixes)
+            values = from_arrow(_column(table, "value"))
+            if timestamps is not None:
+                values = timestamps.from_arrow(_column(table, "alive_since"), values)
             yield from zip(keys, _rewritten(values, rewrite), strict=True)
 
 
@@ -134,13 +119,13 @@ def _clipped(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     return table.slice(start, stop - start)
 
 
-def _store_keys(prefix: bytes, table: pa.Table, behind: list[str]) -> list[bytes]:
-    """Put keys together again; ``behind`` names the columns of what follows the encoded key."""
+def _store_keys(prefix: bytes, table: pa.Table, suffixes: list[str]) -> list[bytes]:
+    """Reassemble keys; ``suffixes`` are the columns of the parts that follow the encoded key."""
     groups = table.column("key_group").to_numpy().tolist()
     routed = routed_keys(table.column("key_bytes").to_pylist(), groups)
-    if not behind:
+    if not suffixes:
         return [prefix + key for key in routed]
-    parts = [table.column(name).to_pylist() for name in behind]
+    parts = [table.column(name).to_pylist() for name in suffixes]
     return [prefix + b"".join(key) for key in zip(routed, *parts, strict=True)]
 
 

@@ -1,7 +1,7 @@
-"""Write a subtask's state into a savepoint.
+"""Writes a subtask's state into a savepoint.
 
-Tasks write, each file under a name of its own; the driver then keeps the files of the winning
-attempts under their final names. Until the savepoint's metadata is there, none of it counts.
+Tasks write files under unique names; the driver then renames the files of the successful attempts
+to their final names. Before the savepoint's metadata exists, none of it counts.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ from penstock.savepoint.layout import (
 )
 from penstock.state.files import sync_files
 from penstock.state.key_groups import LONG_KEY, key_of
+from penstock.state.registry.meta_info import (
+    REGISTRY,
+    StateMetaInfo,
+    decode_info,
+    registry_name,
+    table_prefix,
+)
 from penstock.state.savepoint_file import SavepointFile
-from penstock.state.stamps import prune_of
-from penstock.state.table import REGISTRY, TableInfo, decode_info, registry_name, table_prefix
-from penstock.state.window_bytes import length_of
-
-__all__ = ["keep_files", "write_subtask"]
+from penstock.state.ttl.timestamps import prune_of
+from penstock.state.window_encoding import length_of
 
 ROWS_PER_GROUP = 1 << 16
 BYTES_PER_GROUP = 1 << 25
@@ -56,11 +60,11 @@ def write_subtask(
     """Write all states of a subtask, durably; return their files.
 
     Runs in a task. ``entries`` are those of its store in key order; one row group of them is held
-    at a time. ``name`` is the task attempt's own, so a retried task or a zombie disturbs nobody.
-    What has expired at ``now`` is left out where a state's configuration says so.
+    at a time. ``name`` is unique to the task attempt, so a retried task or a zombie interferes with
+    no other. Values that have expired at ``now`` are left out if the state is configured so.
 
     Raises:
-        CorruptStateError: if there are entries of a state that the store does not know.
+        CorruptStateError: if there are entries of a state that is not in the registry.
     """
     writer = _SubtaskWriter(operator, savepoint, subtask, name, now)
     try:
@@ -75,11 +79,11 @@ def write_subtask(
         raise
 
 
-def keep_files(savepoint: Path, files: Iterable[SavepointFile]) -> list[SavepointFile]:
-    """Give the files of the winning task attempts their final names, and remove all others.
+def finalize_files(savepoint: Path, files: Iterable[SavepointFile]) -> list[SavepointFile]:
+    """Rename the files of the successful task attempts to their final names; remove all others.
 
     Called by the driver, before it writes the metadata, with the files of all subtasks. Calling it
-    again with the same files, after a crash, ends in the same.
+    again with the same files, after a crash, has the same result.
     """
     kept = []
     directories: set[Path] = set()
@@ -106,7 +110,7 @@ def keep_files(savepoint: Path, files: Iterable[SavepointFile]) -> list[Savepoin
 def _chunks(
     entries: Iterable[tuple[bytes, bytes]],
 ) -> Iterator[tuple[bytes, list[bytes], list[bytes]]]:
-    """Cut sorted entries into pieces of one table each."""
+    """Split sorted entries into chunks of one table each."""
     prefix, size = b"", 0
     keys: list[bytes] = []
     values: list[bytes] = []
@@ -131,7 +135,7 @@ class _SubtaskWriter:
         self._savepoint = savepoint
         self._subtask = subtask
         self._name = name
-        self._registry: dict[bytes, tuple[str, TableInfo]] = {}
+        self._registry: dict[bytes, tuple[str, StateMetaInfo]] = {}
         self._open: _PartWriter | None = None
         self._begun: list[Path] = []
         self._files: dict[bytes, SavepointFile] = {}
@@ -155,7 +159,7 @@ class _SubtaskWriter:
         self._close()
         for prefix in self._registry:
             if prefix not in self._files:
-                # Declared and empty: the file tells that the state is known, and its type.
+                # Declared and empty: the file records that the state exists, and its type.
                 self._open = self._begin(prefix)
                 self._close()
         directories = {path.parent for path in self._begun}
@@ -172,7 +176,7 @@ class _SubtaskWriter:
     def _begin(self, prefix: bytes) -> _PartWriter:
         if prefix not in self._registry:
             table = int.from_bytes(prefix, "big")
-            reason = f"it holds entries of table {table}, which no state of it has"
+            reason = f"it holds entries of table {table}, which is not in its registry"
             where = f"of subtask {self._subtask} of {self._operator.uid!r}"
             raise CorruptStateError(where, reason)
         state, info = self._registry[prefix]
@@ -220,7 +224,12 @@ class _PartWriter:
     """One Parquet file, row group by row group."""
 
     def __init__(
-        self, path: Path, prefix: bytes, info: TableInfo, key_type: str, properties: dict[str, str]
+        self,
+        path: Path,
+        prefix: bytes,
+        info: StateMetaInfo,
+        key_type: str,
+        properties: dict[str, str],
     ) -> None:
         self.path = path
         self.prefix = prefix
@@ -246,21 +255,21 @@ class _PartWriter:
             self.first_key_group = int(groups[0])
         self.stop_key_group = int(groups[-1]) + 1
         self.rows += len(keys)
-        stamps = None
-        if columns.stamps is not None:
-            stamps, values = columns.stamps.fill(values)
+        timestamps = None
+        if columns.timestamps is not None:
+            timestamps, values = columns.timestamps.to_arrow(values)
         encoded, windows, map_keys = _split(keys, self._windows, columns.map_key is not None)
         arrays = {
             "key_group": pa.array(groups),
-            "key": columns.key.fill(encoded),
-            "value": columns.value.fill(values),
+            "key": columns.key.to_arrow(encoded),
+            "value": columns.value.to_arrow(values),
             "key_bytes": encoded,
-            "alive_since": stamps,
+            "alive_since": timestamps,
         }
         if columns.window is not None:
-            arrays |= {**columns.window.fill(windows), "window_bytes": windows}
+            arrays |= {**columns.window.to_arrow(windows), "window_bytes": windows}
         if columns.map_key is not None:
-            arrays |= {"map_key": columns.map_key.fill(map_keys), "map_key_bytes": map_keys}
+            arrays |= {"map_key": columns.map_key.to_arrow(map_keys), "map_key_bytes": map_keys}
         ordered = [arrays[field.name] for field in self._schema]
         table = pa.Table.from_arrays(ordered, schema=self._schema)
         self._parquet.write_table(table, row_group_size=ROWS_PER_GROUP)
@@ -278,26 +287,26 @@ class _PartWriter:
 def _split(
     keys: list[bytes], windows: str, with_map_keys: bool
 ) -> tuple[pa.BinaryArray, list[bytes], pa.BinaryArray | None]:
-    """Return the encoded keys inside of store keys, the windows behind them, and the map keys."""
+    """Split store keys into encoded keys, windows and map keys."""
     longest = len(max(keys, key=len))
     if not windows and not with_map_keys and longest < _SHORT_STORE_KEY:
         return pc.binary_slice(pa.array(keys, pa.binary()), 5, longest), [], None
     encoded = [key_of(key[2:]) for key in keys]
-    behind = [len(key) + (5 if len(key) < LONG_KEY else 9) for key in encoded]
+    starts = [len(key) + (5 if len(key) < LONG_KEY else 9) for key in encoded]
     found: list[bytes] = []
     if windows:
-        stops = [s + length_of(windows, k, s) for k, s in zip(keys, behind, strict=True)]
-        found = [k[start:stop] for k, start, stop in zip(keys, behind, stops, strict=True)]
-        behind = stops
+        stops = [s + length_of(windows, k, s) for k, s in zip(keys, starts, strict=True)]
+        found = [k[start:stop] for k, start, stop in zip(keys, starts, stops, strict=True)]
+        starts = stops
     map_keys = None
     if with_map_keys:
-        rest = [key[start:] for key, start in zip(keys, behind, strict=True)]
+        rest = [key[start:] for key, start in zip(keys, starts, strict=True)]
         map_keys = pa.array(rest, pa.binary())
     return pa.array(encoded, pa.binary()), found, map_keys
 
 
 class _SummedFile:
-    """A new file that knows its size and CRC-32; what Parquet writes it writes in one go."""
+    """A new file that computes its size and CRC-32 while Parquet writes it."""
 
     closed = False
 

@@ -1,1 +1,1 @@
-"""Everything that knows Spark; no other room imports pyspark."""
+"""Runs jobs on Spark; the only package that imports pyspark."""

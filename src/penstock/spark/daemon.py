@@ -1,7 +1,7 @@
-"""The process Spark forks its Python workers from.
+"""The daemon process from which Spark forks its Python workers.
 
-Started by Spark in place of its own daemon module: what a task needs is imported here once,
-and every worker begins with it instead of spending its first second on imports.
+Spark starts it instead of `pyspark.daemon`. It imports what tasks need before it forks, so workers
+do not spend their first second on imports.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ import penstock.task.subtask  # noqa: F401
 
 if __name__ == "__main__":
     pyarrow.array(["warm", "up"])
-    # Loaded modules are never garbage: collections in workers need not look at them.
+    # Loaded modules are never garbage, so collections in workers need not scan them.
     gc.freeze()
     manager()

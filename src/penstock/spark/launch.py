@@ -1,26 +1,31 @@
-"""Jobs on Spark."""
+"""Launches jobs on Spark."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.common.config.known_options import WORK_DIR
+from penstock.common.config.pipeline_options import PYTHON_FILES
+from penstock.common.config.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
-from penstock.common.known_options import WORK_DIR
-from penstock.common.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from penstock.graph.groups import Group, Transport
+from penstock.errors import InvalidJobError
 from penstock.graph.plan import Plan
+from penstock.graph.regions import PipelinedRegion, Transport
 from penstock.ids import StageId
-from penstock.job.launch import LaunchedJob, launch
-from penstock.spark.python_files import ship_python_files
+from penstock.job.launch import launch
+from penstock.job.launched_job import LaunchedJob
 from penstock.spark.session import open_session
-from penstock.spark.submitter import SparkSubmitter
-from penstock.spark.transport import settle_transport
+from penstock.spark.submit.submitter import SparkSubmitter
+from penstock.spark.transport import resolve_transport
 
 _PROPERTIES = (
     "spark.jobGroup.id",
@@ -28,42 +33,45 @@ _PROPERTIES = (
     "spark.job.interruptOnCancel",
     "spark.scheduler.pool",
 )
-"""What Spark keeps for each thread about the jobs it submits."""
+"""The properties of the jobs that a thread submits, which Spark keeps for each thread."""
+
+_shipped: set[tuple[str, str]] = set()
+"""Files that a Spark application has already: Spark accepts a file only once."""
 
 
 def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
-    """Start a plan on the active SparkSession or one made for it."""
+    """Start a plan on the active SparkSession, or on a new one."""
     sessions: list[SparkSession] = []
 
-    def settle(wanted: Transport | None) -> Transport:
-        # A restarted job asks again: the session before may have been stopped.
+    def resolve(wanted: Transport | None) -> Transport:
+        # Called for each attempt: the session of the last one may have been stopped.
         sessions[:] = [session_for(configuration)]
-        ship_python_files(sessions[0], configuration)
+        _ship_python_files(sessions[0], configuration)
         is_temporary = read(configuration, WORK_DIR) is None
-        return settle_transport(sessions[0], wanted, work_dir_is_temporary=is_temporary)
+        return resolve_transport(sessions[0], wanted, work_dir_is_temporary=is_temporary)
 
     def submitter(
-        groups: tuple[Group, ...], job: str, tasks: dict[StageId, bytes]
+        regions: tuple[PipelinedRegion, ...], job: str, tasks: dict[StageId, bytes]
     ) -> SparkSubmitter:
-        return SparkSubmitter(sessions[0], job, groups, tasks)
+        return SparkSubmitter(sessions[0], job, regions, tasks)
 
-    with _own_properties():
-        return launch(plan, configuration, batch_mode, submitter, settle)
+    with _restored_properties():
+        return launch(plan, configuration, batch_mode, submitter, resolve)
 
 
 @contextmanager
-def _own_properties() -> Iterator[None]:
-    """Give the thread that starts a job its own group and pool back.
+def _restored_properties() -> Iterator[None]:
+    """Restore the job group and pool of the thread that starts a job.
 
-    Else what the program runs on Spark next would be cancelled with the job.
+    Otherwise the jobs that the program runs on Spark next would be cancelled with this job.
     """
     before = SparkContext._active_spark_context
-    kept = {name: before.getLocalProperty(name) if before else None for name in _PROPERTIES}
+    properties = {name: before.getLocalProperty(name) if before else None for name in _PROPERTIES}
     try:
         yield
     finally:
         after = SparkContext._active_spark_context
-        for name, value in kept.items() if after else ():
+        for name, value in properties.items() if after else ():
             after.setLocalProperty(name, value)
 
 
@@ -75,15 +83,46 @@ def session_for(configuration: Configuration) -> SparkSession:
 
 
 def _heartbeats(configuration: Configuration) -> dict[str, str]:
-    """Return Spark's settings for Flink's heartbeats, where the user set them."""
-    given = {k for o in (HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT) for k in (o.key, *o.fallback_keys)}
-    if not given & set(configuration.key_set()):
+    """Return Spark's settings for Flink's heartbeat options, if the user set any."""
+    options = (HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT)
+    keys = {key for option in options for key in (option.key, *option.fallback_keys)}
+    if not keys & set(configuration.key_set()):
         return {}
     interval = read(configuration, HEARTBEAT_INTERVAL) // timedelta(milliseconds=1)
     timeout = read(configuration, HEARTBEAT_TIMEOUT) // timedelta(milliseconds=1)
     return {
         "spark.executor.heartbeatInterval": f"{interval}ms",
         "spark.network.timeout": f"{timeout}ms",
-        # How often Spark looks whether one is overdue.
+        # How often Spark checks for overdue heartbeats.
         "spark.network.timeoutInterval": f"{max(1, timeout // 2)}ms",
     }
+
+
+def _ship_python_files(session: SparkSession, configuration: Configuration) -> None:
+    """Ship the files of `python.files` to Spark, so that every worker can import from them.
+
+    Raises:
+        InvalidJobError: a file does not exist.
+    """
+    context = session.sparkContext
+    for file in read(configuration, PYTHON_FILES):
+        name = (str(context.applicationId), file)
+        if name not in _shipped:
+            context.addPyFile(_importable(file))
+            _shipped.add(name)
+
+
+def _importable(file: str) -> str:
+    """Return a file that workers can import from; a directory or wheel becomes a zip file."""
+    if "://" in file:
+        return file
+    path = Path(file)
+    if not path.exists():
+        message = f"add_python_file(): {file!r} does not exist"
+        raise InvalidJobError(message)
+    archive = Path(tempfile.mkdtemp(prefix="penstock-python-")) / path.stem
+    if path.is_dir():
+        return shutil.make_archive(str(archive), "zip", path)
+    if path.suffix == ".whl":
+        return shutil.copy(path, f"{archive}.zip")
+    return file

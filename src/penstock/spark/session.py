@@ -1,4 +1,4 @@
-"""A Spark session fit for penstock, and clear words where there can be none."""
+"""Creates the SparkSession that jobs run on, or adopts the existing one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigurationError, RuntimeSetupError
+from penstock.spark.gateway import quiet_jvm
 
 logger = logging.getLogger("penstock.spark")
 
@@ -24,7 +26,7 @@ SPARK_MINOR = "4.3"
 LOWEST_JAVA = 17
 
 DEFAULT_MASTER = "local[*,4]"
-"""All cores, and a task is tried four times: plain `local[*]` never retries."""
+"""All cores, and up to four attempts per task: plain `local[*]` never retries."""
 
 _DEFAULTS = {
     "spark.app.name": "penstock",
@@ -33,11 +35,11 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "300ms",
     "spark.python.worker.reuse": "true",
-    # Over TCP every task waits some 40 ms for a delayed acknowledgement of its small writes.
+    # Over TCP, delayed acknowledgements of small writes cost every task about 40 ms.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # A task goes to its state, not to where most of its input was made.
+    # A task should run where its state is, not where most of its shuffle input is.
     "spark.shuffle.reduceLocality.enabled": "false",
 }
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
@@ -53,10 +55,10 @@ _REQUIRED = {
     "spark.speculation": "false",
 }
 
-_WHY = {
-    "spark.scheduler.mode": "stages may wait for each other",
-    "spark.stage.maxConsecutiveAttempts": "a DataFrame source that loses its shuffle files may "
-    "mix two executions of what is random in it, and penstock.exchange cannot be 'shuffle'",
+_CONSEQUENCES = {
+    "spark.scheduler.mode": "stages may have to wait for each other",
+    "spark.stage.maxConsecutiveAttempts": "a nondeterministic DataFrame source that loses its "
+    "shuffle files may mix two executions, and penstock.exchange cannot be 'shuffle'",
 }
 
 
@@ -64,11 +66,12 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     """Return the active session, or a new one with these `spark.*` settings.
 
     Raises:
-        RuntimeSetupError: Java or pyspark are missing or of the wrong version.
+        RuntimeSetupError: Java or pyspark is missing or has the wrong version.
         ConfigurationError: a setting would break exactly-once.
     """
     check_pyspark(pyspark.__version__)
     _check_required(settings)
+    _quiet_py4j()
     if SparkContext._active_spark_context is not None:
         return _adopt(SparkSession.builder.getOrCreate(), settings)
     check_java()
@@ -78,7 +81,7 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = {**_DEFAULTS, **submitted, **settings, **_REQUIRED}
     if chosen["spark.master"].startswith("local"):
-        # Nobody else has to reach this driver; Spark need not guess an address and warn of it.
+        # All executors are on this host, so Spark need not guess an address and warn about it.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if _LOG_LEVEL not in chosen:
         quiet = f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
@@ -86,7 +89,27 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with quiet_jvm(chosen):
+        return builder.getOrCreate()
+
+
+def channel_dataframe(rows: pa.Table, spark: SparkSession | None) -> DataFrame:
+    """Return rows of a channel as a DataFrame of the given session, the active one or a new one.
+
+    The rows are those at the time of the call: reading the DataFrame does not contact the job.
+    """
+    if not rows.num_rows:
+        # Spark accepts a table without rows, but not one without a record batch.
+        rows = pa.Table.from_batches([pa.RecordBatch.from_pylist([], rows.schema)])
+    session = spark or SparkSession.getActiveSession() or open_session({})
+    return session.createDataFrame(rows)
+
+
+def _quiet_py4j() -> None:
+    """Keep py4j from logging every closed connection at INFO, unless the program set its level."""
+    py4j = logging.getLogger("py4j")
+    if py4j.level == logging.NOTSET:
+        py4j.setLevel(logging.WARNING)
 
 
 def _check_required(settings: Mapping[str, str]) -> None:
@@ -99,10 +122,10 @@ def _check_required(settings: Mapping[str, str]) -> None:
 
 
 def _submitted() -> dict[str, str]:
-    """Return what `spark-submit` was told, if it started this program."""
+    """Return the settings of `spark-submit`, if it started this program."""
     if _GATEWAY not in os.environ:
         return {}
-    # Its JVM is there already, and knows.
+    # Its JVM runs already and has the settings.
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
@@ -110,32 +133,32 @@ def _submitted() -> dict[str, str]:
 def _adopt(session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     conf = session.sparkContext.getConf()
     if conf.get("spark.speculation", "false") == "true":
-        message = "the existing SparkSession has spark.speculation=true; penstock needs it off"
+        message = "the existing SparkSession has spark.speculation=true; create it with false"
         raise ConfigurationError(message)
     if conf.get("spark.master", "").startswith("local"):
-        # The session may have been made for another Python, which need not know penstock.
+        # The session may be configured for another Python, which may not have penstock installed.
         session.sparkContext.pythonExec = sys.executable
     ignored = [k for k, v in settings.items() if conf.get(k) != v]
     if ignored:
         logger.warning(
-            "a SparkSession exists already; these settings do not take effect: %s",
+            "A SparkSession exists already, so these settings have no effect: %s",
             ", ".join(sorted(ignored)),
         )
-    for key, why in _WHY.items():
+    for key, consequence in _CONSEQUENCES.items():
         wanted = _REQUIRED[key]
         if conf.get(key) != wanted:
             logger.warning(
-                "the existing SparkSession has %s=%s where penstock wants %s: %s",
+                "The existing SparkSession has %s=%s instead of %s: %s",
                 key,
                 conf.get(key, "unset"),
                 wanted,
-                why,
+                consequence,
             )
     return session
 
 
 def check_pyspark(version: str) -> None:
-    """Refuse a pyspark of another minor version."""
+    """Raise if pyspark has another minor version."""
     if not version.startswith(f"{SPARK_MINOR}."):
         message = (
             f"penstock runs on pyspark {SPARK_MINOR}, this is pyspark {version}: "
@@ -145,30 +168,25 @@ def check_pyspark(version: str) -> None:
 
 
 def check_java() -> None:
-    """Refuse to start without a Java that Spark can run on."""
+    """Raise if there is no Java that Spark can run on."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
-        where = (
-            f"JAVA_HOME is {home!r} but has no bin/java" if home else "there is no `java` on PATH"
-        )
-        message = (
-            f"Spark needs Java {LOWEST_JAVA} or newer, and {where}: install a JDK "
-            f"(Debian: apt install openjdk-{LOWEST_JAVA}-jre-headless) or set JAVA_HOME"
-        )
-        raise RuntimeSetupError(message)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = java_version(said.stderr + said.stdout)
-    if version is not None and version < LOWEST_JAVA:
-        message = (
-            f"Spark needs Java {LOWEST_JAVA} or newer, and {java} is Java {version}: install a "
-            f"newer JDK (Debian: apt install openjdk-{LOWEST_JAVA}-jre-headless) or point "
-            "JAVA_HOME at one"
-        )
-        raise RuntimeSetupError(message)
+        problem = f"JAVA_HOME is {home!r} but has no bin/java" if home else "`java` is not on PATH"
+    else:
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        version = java_version(result.stderr + result.stdout)
+        if version is None or version >= LOWEST_JAVA:
+            return
+        problem = f"{java} is Java {version}"
+    message = (
+        f"Spark needs Java {LOWEST_JAVA} or newer, and {problem}: install a JDK "
+        f"(Debian: apt install openjdk-{LOWEST_JAVA}-jre-headless) or set JAVA_HOME"
+    )
+    raise RuntimeSetupError(message)
 
 
-def java_version(said: str) -> int | None:
-    """Return the major version out of what `java -version` prints; 8 for `1.8`."""
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+def java_version(text: str) -> int | None:
+    """Return the major version from the output of `java -version`; 8 for `1.8`."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found.group(1)) if found else None

@@ -1,4 +1,4 @@
-"""Whether records of a job travel in files or by Spark's shuffle."""
+"""Decides whether stages exchange records through channels or through Spark's shuffle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigurationError
-from penstock.graph.groups import Transport
-from penstock.spark.executors import executors
+from penstock.graph.regions import Transport
+from penstock.spark.submit.executors import executors
 
 logger = logging.getLogger("penstock.spark")
 
-_CALM_S = 1.0
+_SETTLING_S = 1.0
 _LONGEST_WAIT_S = 5.0
 _FIRST_WAIT_S = 30.0
 
@@ -27,106 +27,100 @@ _IGNORED = "spark.stage.ignoreDecommissionFetchFailure"
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What there is to know of where a job's tasks run."""
+    """Where the tasks of a job run."""
 
     is_local: bool
     driver: str
-    """The address of its host."""
+    """The address of the driver's host."""
     executors: frozenset[str]
-    """Likewise."""
-    unfit: str | None
-    """Why this session must not run several stages in one job."""
+    """The addresses of the executors' hosts."""
+    obstacle: str | None
+    """Why this session must not run several stages in one Spark job."""
 
     @property
     def elsewhere(self) -> list[str]:
-        """Where executors are that are not on the driver's host."""
+        """The hosts of executors other than the driver's host."""
         return sorted(self.executors - {self.driver})
 
 
 def choose_transport(wanted: Transport | None, facts: ClusterFacts) -> tuple[Transport, str]:
-    """Decide how records travel, and say why.
+    """Return the kind of exchange, and the reason for it.
 
     Raises:
-        ConfigurationError: the user wants what this session would do wrong.
+        ConfigurationError: the user wants a shuffle, which this session cannot run correctly.
     """
-    if wanted is Transport.SHUFFLE and facts.unfit is not None:
-        message = f"penstock.exchange is 'shuffle', and {facts.unfit}"
+    if wanted is Transport.SHUFFLE and facts.obstacle is not None:
+        message = f"penstock.exchange is 'shuffle', and {facts.obstacle}"
         raise ConfigurationError(message)
     if wanted is not None:
-        return wanted, "penstock.exchange says so"
+        return wanted, "set by penstock.exchange"
     if facts.is_local:
         return Transport.CHANNEL, "everything runs in this process"
     if facts.executors and not facts.elsewhere:
         return Transport.CHANNEL, f"all executors are on the driver's host {facts.driver}"
-    if facts.unfit is not None:
-        return Transport.CHANNEL, f"{facts.unfit}; its hosts must share the work-dir"
+    if facts.obstacle is not None:
+        return Transport.CHANNEL, f"{facts.obstacle}; its hosts must share the work-dir"
     if not facts.elsewhere:
         return Transport.SHUFFLE, "no executor is known yet"
     return Transport.SHUFFLE, f"executors are on {', '.join(facts.elsewhere)}"
 
 
-def settle_transport(
+def resolve_transport(
     session: SparkSession, wanted: Transport | None, *, work_dir_is_temporary: bool = False
 ) -> Transport:
-    """Decide for a session; called before an attempt's first micro-batch."""
+    """Decide for a session; called before the first micro-batch of an attempt."""
     context = session.sparkContext
-    facts = _facts(context, looks=wanted is None or work_dir_is_temporary)
+    facts = _facts(context, needs_executors=wanted is None or work_dir_is_temporary)
     if work_dir_is_temporary and facts.elsewhere:
         logger.warning(
-            "executors are on %s, and the work-dir is a temporary directory of this host: set "
-            "penstock.work-dir to a directory that all hosts see",
+            "Executors are on %s, but the work-dir is a temporary directory of this host: set "
+            "penstock.work-dir to a directory that all hosts share",
             ", ".join(facts.elsewhere),
         )
-    chosen, why = choose_transport(wanted, facts)
-    is_second_best = wanted is None and facts.unfit is not None and not facts.is_local
-    level = logging.WARNING if is_second_best else logging.INFO
-    logger.log(level, "records travel by %s: %s", chosen.value, why)
+    chosen, reason = choose_transport(wanted, facts)
+    is_fallback = wanted is None and facts.obstacle is not None and not facts.is_local
+    level = logging.WARNING if is_fallback else logging.INFO
+    logger.log(level, "Stages exchange records by %s: %s", chosen.value, reason)
     return chosen
 
 
-def why_unfit(conf: dict[str, str]) -> str | None:
-    """Return what forbids a job of several stages in a session with these settings."""
+def shuffle_obstacle(conf: dict[str, str]) -> str | None:
+    """Return why a session with these settings cannot run several stages in one job."""
     if conf.get(_ATTEMPTS) != "1":
         return (
             f"the SparkSession has {_ATTEMPTS}={conf.get(_ATTEMPTS, 'unset')} where it must be 1: "
-            "a stage that runs again would mix two executions of one micro-batch"
+            "a Spark stage that runs again would mix two executions of one micro-batch"
         )
     if conf.get(_DECOMMISSION, "false") == "true" and conf.get(_IGNORED) != "false":
         return (
-            f"the SparkSession has {_DECOMMISSION}=true without {_IGNORED}=false: a stage that "
-            "runs again would mix two executions of one micro-batch"
+            f"the SparkSession has {_DECOMMISSION}=true without {_IGNORED}=false: a Spark stage "
+            "that runs again would mix two executions of one micro-batch"
         )
     return None
 
 
-def _facts(context: SparkContext, *, looks: bool) -> ClusterFacts:
+def _facts(context: SparkContext, *, needs_executors: bool) -> ClusterFacts:
     conf = dict(context.getConf().getAll())
     is_local = context.master == "local" or context.master.startswith("local[")
     driver = _address(conf.get("spark.driver.host", "localhost"))
-    executors: frozenset[str] = frozenset()
-    if looks and not is_local:
-        executors = _executors(context, driver)
-    return ClusterFacts(is_local, driver, executors, why_unfit(conf))
+    hosts = _executor_hosts(context, driver) if needs_executors and not is_local else frozenset()
+    return ClusterFacts(is_local, driver, hosts, shuffle_obstacle(conf))
 
 
-def _executors(context: SparkContext, driver: str) -> frozenset[str]:
-    """Return where executors are, when one is elsewhere or no more seem to come."""
+def _executor_hosts(context: SparkContext, driver: str) -> frozenset[str]:
+    """Return the hosts of executors, once one is remote or no more seem to register."""
     began = changed = time.monotonic()
     seen: frozenset[str] = frozenset()
     while True:
         now = time.monotonic()
-        found = _registered(context)
+        found = frozenset(_address(executor.host) for executor in executors(context))
         if found != seen:
             seen, changed = found, now
         longest = _LONGEST_WAIT_S if seen else _FIRST_WAIT_S
-        is_calm = bool(seen) and now - changed > _CALM_S
-        if seen - {driver} or is_calm or now - began > longest:
+        is_settled = bool(seen) and now - changed > _SETTLING_S
+        if seen - {driver} or is_settled or now - began > longest:
             return seen
         time.sleep(0.1)
-
-
-def _registered(context: SparkContext) -> frozenset[str]:
-    return frozenset(_address(executor.host) for executor in executors(context))
 
 
 def _address(host: str) -> str:

@@ -1,1 +1,1 @@
-"""Keyed state: keys, key groups, values, deltas and the stores behind them."""
+"""State: keyed and operator state, its encoding, files and backends."""

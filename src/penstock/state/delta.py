@@ -1,9 +1,9 @@
-"""Deltas and bases: what a micro-batch changed, and a whole state, as files.
+"""Deltas and bases: the changes of a micro-batch, and a whole state, as files.
 
-Both are one format: a header, then blocks, then an empty block. A block is its length, its
-MessagePack body and the CRC-32 of all bytes before that sum, so the last four bytes prove the
-whole file, and the CRC-32 of the file as it lies there can be checked without knowing the format.
-A delta holds puts sorted by key and deletes; a base holds puts only.
+Both have one format: a header, then blocks, then an empty block. A block is its length, its
+MessagePack body and the CRC-32 of all bytes before that sum, so the last four bytes verify the
+whole file, and the file's CRC-32 can be checked without knowing the format. A delta holds puts
+sorted by key and deletes; a base holds puts only.
 """
 
 from __future__ import annotations
@@ -21,18 +21,6 @@ import msgspec
 
 from penstock.errors import CorruptStateError
 
-__all__ = [
-    "Block",
-    "Delta",
-    "Sums",
-    "blocks_of",
-    "blocks_of_entries",
-    "decode_delta",
-    "encode_delta",
-    "read_blocks",
-    "write_blocks",
-]
-
 Entry = tuple[bytes, bytes]
 
 ENTRIES_PER_BLOCK = 1 << 14
@@ -45,7 +33,7 @@ _U32 = struct.Struct(">I")
 
 
 class Block(msgspec.Struct, array_like=True, frozen=True):
-    """A piece of a delta or base: keys with their values, and keys that are gone."""
+    """A part of a delta or base: keys with their values, and deleted keys."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -54,7 +42,7 @@ class Block(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(slots=True)
 class Delta:
-    """What one micro-batch changed: keys in order, their values, and keys to delete."""
+    """The changes of one micro-batch: keys in order, their values, and keys to delete."""
 
     keys: list[bytes] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
@@ -64,13 +52,13 @@ class Delta:
         return len(self.keys) + len(self.deletes)
 
     def extend(self, later: Delta) -> None:
-        """Append changes whose keys all come behind those here."""
+        """Append changes whose keys all come after those of this delta."""
         self.keys += later.keys
         self.values += later.values
         self.deletes += later.deletes
 
     def put_under(self, changes: dict[bytes, bytes | None]) -> None:
-        """Add changes, None for a delete, of keys that this delta does not change itself."""
+        """Add changes (None for a delete) for keys that this delta does not change itself."""
         for key in (*self.keys, *self.deletes):
             changes.pop(key, None)
         self.deletes += [key for key, value in changes.items() if value is None]
@@ -94,14 +82,14 @@ _unpack = msgspec.msgpack.Decoder(Block).decode
 
 
 def encode_delta(delta: Delta, version: int = 0) -> bytes:
-    """Return a delta as the bytes of its file."""
+    """Return the bytes of a delta's file."""
     buffer = io.BytesIO()
     write_blocks(buffer, version, blocks_of(delta))
     return buffer.getvalue()
 
 
 def decode_delta(data: bytes, path: Path | str = "", version: int | None = None) -> Delta:
-    """Return the delta in these bytes; ``path`` only names them in a ``CorruptStateError``."""
+    """Return the delta in these bytes; ``path`` is for error messages."""
     delta = Delta()
     for block in read_blocks(io.BytesIO(data), path, version):
         delta.keys += block.keys
@@ -111,7 +99,7 @@ def decode_delta(data: bytes, path: Path | str = "", version: int | None = None)
 
 
 def blocks_of(delta: Delta) -> Iterator[Block]:
-    """Cut a delta into blocks."""
+    """Split a delta into blocks."""
     for start in range(0, len(delta.keys), ENTRIES_PER_BLOCK):
         stop = start + ENTRIES_PER_BLOCK
         yield from _bounded(Block(delta.keys[start:stop], delta.values[start:stop], []))
@@ -120,14 +108,14 @@ def blocks_of(delta: Delta) -> Iterator[Block]:
 
 
 def blocks_of_entries(entries: Iterable[Entry]) -> Iterator[Block]:
-    """Cut sorted entries into blocks, holding one block at a time."""
+    """Split sorted entries into blocks, holding one block at a time."""
     entries = iter(entries)
     while chunk := list(islice(entries, ENTRIES_PER_BLOCK)):
         yield from _bounded(Block([key for key, _ in chunk], [value for _, value in chunk], []))
 
 
 def _bounded(block: Block) -> Iterator[Block]:
-    """Halve a block until it is small enough to be held twice."""
+    """Halve a block until it is small enough."""
     half = len(block.keys) // 2
     if not half or sum(map(len, block.values)) <= BYTES_PER_BLOCK:
         yield block
@@ -137,7 +125,7 @@ def _bounded(block: Block) -> Iterator[Block]:
 
 
 def write_blocks(file: IO[bytes], version: int, blocks: Iterable[Block]) -> Sums:
-    """Write a file of blocks and say what it must look like when it is read again."""
+    """Write a file of blocks; return its size and checksum."""
     header = _HEADER.pack(_MAGIC, _FORMAT, version)
     file.write(header)
     crc, size = crc32(header), len(header)
@@ -162,10 +150,10 @@ def _bodies(blocks: Iterable[Block]) -> Iterator[bytes]:
 def read_blocks(
     file: IO[bytes], path: Path | str, version: int | None = None, sums: Sums | None = None
 ) -> Iterator[Block]:
-    """Read blocks one by one, each proven before it is handed out.
+    """Read blocks one by one, each verified before it is returned.
 
-    The file as a whole is proven only when the iterator ends: whoever applies blocks must be able
-    to take them back until then.
+    The file as a whole is verified only when the iterator ends: the caller must be able to undo
+    what it does with the blocks until then.
 
     Raises:
         CorruptStateError: if the bytes are not those that were written.
@@ -179,7 +167,7 @@ def read_blocks(
         found = file.read(4)
         crc = crc32(body, crc32(length, crc))
         if len(found) != 4:
-            raise CorruptStateError(str(path), f"it is cut short after {size} bytes")
+            raise CorruptStateError(str(path), f"it is truncated after {size} bytes")
         if _U32.unpack(found)[0] != crc:
             raise CorruptStateError(str(path), f"checksum mismatch after byte {size}")
         crc = crc32(found, crc)
@@ -192,19 +180,19 @@ def read_blocks(
 
 def _check_header(header: bytes, path: Path | str, version: int | None) -> None:
     if len(header) != _HEADER.size:
-        raise CorruptStateError(str(path), f"it is cut short after {len(header)} bytes")
+        raise CorruptStateError(str(path), f"it is truncated after {len(header)} bytes")
     magic, file_format, found_version = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise CorruptStateError(str(path), "it is not a state file")
     if file_format != _FORMAT:
-        raise CorruptStateError(str(path), f"its format {file_format} is unknown here")
+        raise CorruptStateError(str(path), f"its format {file_format} is unknown")
     if version is not None and found_version != version:
         raise CorruptStateError(str(path), f"it holds version {found_version}, not {version}")
 
 
 def _check_end(file: IO[bytes], path: Path | str, found: Sums, wanted: Sums | None) -> None:
     if file.read(1):
-        raise CorruptStateError(str(path), f"there are bytes behind its end at {found.size}")
+        raise CorruptStateError(str(path), f"there are bytes after its end at {found.size}")
     if wanted is not None and found != wanted:
         raise CorruptStateError(
             str(path),

@@ -1,4 +1,4 @@
-"""State files in a shared directory: written once, read with proof."""
+"""State files in the shared directory: written once, verified when they are read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 from zlib import crc32
 
 from penstock.errors import CorruptStateError
-from penstock.state.backends.refs import FileRef, StatePlace
+from penstock.state.backends.refs import FileRef, StateLocation
 from penstock.state.delta import Block, Sums, read_blocks, write_blocks
-
-__all__ = ["attempt_of", "file_name", "read_file", "sync_files", "verify_file", "write_file"]
 
 BASE = ".base"
 DELTA = ".delta"
@@ -28,7 +26,7 @@ def file_name(version: int, name: object, suffix: str) -> str:
 
 
 def attempt_of(name: str) -> str:
-    """Return the attempt that wrote a state file of this name, "" if the name does not say it."""
+    """Return the attempt that wrote a state file, "" if its name does not contain it."""
     found = _STAGED.match(name)
     return "" if found is None else found[1]
 
@@ -36,7 +34,7 @@ def attempt_of(name: str) -> str:
 def write_file(
     directory: Path, name: str, version: int, blocks: Iterable[Block], *, durable: bool
 ) -> FileRef:
-    """Write a file under its final name, which nobody else may have used."""
+    """Write a file under its final name, which must be new."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / name).open("xb") as file:
         sums = write_blocks(file, version, blocks)
@@ -46,13 +44,13 @@ def write_file(
     return FileRef(name, version, sums.size, sums.crc)
 
 
-def read_file(place: StatePlace, ref: FileRef) -> Iterator[Block]:
-    """Read a file's blocks, proving that it is the one the ref means.
+def read_file(location: StateLocation, ref: FileRef) -> Iterator[Block]:
+    """Read the blocks of a file, verifying that it is the one the ref names.
 
     Raises:
         CorruptStateError: if it is missing, damaged or another file.
     """
-    path = place.shared_dir / ref.name
+    path = location.shared_dir / ref.name
     try:
         with path.open("rb") as file:
             yield from read_blocks(file, path, ref.version, Sums(ref.size, ref.crc))
@@ -60,48 +58,47 @@ def read_file(place: StatePlace, ref: FileRef) -> Iterator[Block]:
         raise CorruptStateError(str(path), "it is missing") from None
 
 
-def check_there(place: StatePlace, ref: FileRef) -> None:
-    """Make sure that a file which was proven before has not gone away.
+def check_exists(location: StateLocation, ref: FileRef) -> None:
+    """Check that a file which was verified before still exists.
 
     Raises:
         CorruptStateError: if it is missing or of another size.
     """
-    path = place.shared_dir / ref.name
+    path = location.shared_dir / ref.name
     try:
         size = path.stat().st_size
     except FileNotFoundError:
         raise CorruptStateError(str(path), "it is missing") from None
-    if size != ref.size:
-        raise CorruptStateError(str(path), f"it has {size} bytes, not {ref.size}")
+    check_sums(path, (size, ref.crc), (ref.size, ref.crc))
 
 
-def verify_file(place: StatePlace, ref: FileRef) -> None:
-    """Read a file, of whatever format, and prove that it is the one the ref means.
+def verify_file(path: Path, size: int, crc: int) -> None:
+    """Read a file, of any format, and verify its size and CRC-32.
 
     Raises:
         CorruptStateError: if it is missing, damaged or another file.
     """
-    path = place.shared_dir / ref.name
-    crc = size = 0
+    found_crc = found_size = 0
     try:
         with path.open("rb") as file:
             while piece := file.read(_PIECE):
-                crc, size = crc32(piece, crc), size + len(piece)
+                found_crc, found_size = crc32(piece, found_crc), found_size + len(piece)
     except FileNotFoundError:
         raise CorruptStateError(str(path), "it is missing") from None
-    check_sums(path, ref, size, crc)
+    check_sums(path, (found_size, found_crc), (size, crc))
 
 
-def check_sums(path: Path, ref: FileRef, size: int, crc: int) -> None:
-    """Refuse a file whose size or checksum is not that of the ref."""
-    if size != ref.size:
-        raise CorruptStateError(str(path), f"it has {size} bytes, not {ref.size}")
-    if crc != ref.crc:
-        raise CorruptStateError(str(path), f"its checksum is {crc:08x}, not {ref.crc:08x}")
+def check_sums(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
+    """Raise `CorruptStateError` if the size or checksum is not the expected one."""
+    (size, crc), (wanted_size, wanted_crc) = found, wanted
+    if size != wanted_size:
+        raise CorruptStateError(str(path), f"it has {size} bytes, not {wanted_size}")
+    if crc != wanted_crc:
+        raise CorruptStateError(str(path), f"its checksum is {crc:08x}, not {wanted_crc:08x}")
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """Make files and their directory entries survive a loss of power."""
+    """Make files and their directory entries survive a power failure."""
     paths = list(paths)
     for path in [*paths, *sorted({path.parent for path in paths})]:
         descriptor = os.open(path, os.O_RDONLY)

@@ -1,7 +1,7 @@
-"""Key groups: which subtask owns a key, and where the key lies in a store.
+"""Key groups: which subtask owns a key, and how the key is stored.
 
-Everything that maps a key to a place is computed here and nowhere else. The results are part of
-every checkpoint: they may never change.
+Only this module assigns keys to key groups and subtasks. The results are part of every checkpoint:
+they may never change.
 """
 
 from __future__ import annotations
@@ -13,24 +13,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "KeyGroupRange",
-    "default_max_parallelism",
-    "end_of_key",
-    "key_group",
-    "key_group_range",
-    "key_groups_of",
-    "key_of",
-    "routed_key",
-    "routed_keys",
-    "subtask_of",
-]
-
 LOWEST_DEFAULT = 128
 HIGHEST_MAX_PARALLELISM = 1 << 15
 
 LONG_KEY = 0xFF
-"""Keys of so many bytes or more have a longer length field."""
+"""Keys of this length or more have a longer length field."""
 
 _LENGTHS = [bytes((length,)) for length in range(LONG_KEY)]
 _GROUPS = [group.to_bytes(2, "big") for group in range(HIGHEST_MAX_PARALLELISM)]
@@ -53,7 +40,7 @@ class KeyGroupRange(msgspec.Struct, frozen=True):
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return the number of key groups of a job that does not set one, as Flink derives it."""
+    """Return the default max parallelism, which Flink derives in the same way."""
     wanted = parallelism + parallelism // 2
     rounded = 1 << max(0, wanted - 1).bit_length()
     return min(max(rounded, LOWEST_DEFAULT), HIGHEST_MAX_PARALLELISM)
@@ -70,7 +57,7 @@ def key_groups_of(keys: Sequence[bytes], max_parallelism: int) -> npt.NDArray[np
 
 
 def _scattered(sums: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Mix all bits into all others, as murmur ends: sums of 1, 2, 3, … differ in few bits."""
+    """Mix all bits with Murmur's finalizer: the checksums of 1, 2, 3, … differ in few bits."""
     sums ^= sums >> 16
     sums *= np.uint32(0x85EBCA6B)
     sums ^= sums >> 13
@@ -92,9 +79,11 @@ def key_group_range(max_parallelism: int, parallelism: int, index: int) -> KeyGr
 
 
 def routed_key(key: bytes, key_group: int) -> bytes:
-    """Return the key as it lies in a store: group, length, key.
+    """Return the routed key, the stored form of a key: key group, length, key.
 
-    It says itself where it ends, so that a map state's user key can follow.
+    Flink's RocksDB backend also prefixes its keys with the key group.
+
+    It contains its own length, so that a map state's user key can follow.
     """
     length = len(key)
     if length < LONG_KEY:
@@ -103,7 +92,7 @@ def routed_key(key: bytes, key_group: int) -> bytes:
 
 
 def routed_keys(keys: Sequence[bytes], key_groups: Sequence[int]) -> list[bytes]:
-    """Return many keys as they lie in a store."""
+    """Return the stored form of many keys."""
     if len(max(keys, key=len, default=b"")) < LONG_KEY:
         groups, lengths = _GROUPS, _LENGTHS
         pairs = zip(keys, key_groups, strict=True)
@@ -112,7 +101,7 @@ def routed_keys(keys: Sequence[bytes], key_groups: Sequence[int]) -> list[bytes]
 
 
 def key_of(routed: bytes) -> bytes:
-    """Return the encoded key inside a routed key, whatever follows it."""
+    """Return the encoded key in a routed key, whatever follows it."""
     start, stop = _bounds(routed)
     return routed[start:stop]
 

@@ -1,9 +1,9 @@
-"""Keys to bytes and back.
+"""Encodes keys as bytes, and decodes them.
 
-A key *is* its encoded bytes: two keys are one key exactly if their bytes are equal. The bytes
-depend on class and value only, never on pickle, a hash seed or how an equal value was built; they
-say themselves where they end, and those of one class sort like the keys do (numbers, text, dates).
-They are part of every checkpoint: they may never change.
+Two keys are equal if, and only if, their bytes are. The bytes depend on class and value only, never
+on pickle, a hash seed or how an equal value was built; they contain their own length, and those of
+one class sort like the keys (numbers, text, dates). They are part of every checkpoint: they may
+never change.
 """
 
 from __future__ import annotations
@@ -28,10 +28,8 @@ from penstock.common.typeinfo import (
     Types,
 )
 from penstock.errors import UnstableKeyError
-from penstock.state.fitting import INTEGER_BITS, fit_for
 from penstock.state.key_groups import LONG_KEY
-
-__all__ = ["KeyCodec"]
+from penstock.types.coercion import INTEGER_BITS, coercion_for
 
 _END = 0x00  # ends a sequence; no key begins with it
 _NONE = 0x01
@@ -64,7 +62,7 @@ _DOUBLE = struct.Struct(">d")
 _SIGN = 1 << 63
 _NAN_BITS = 0x7FF8 << 48
 _MICROSECOND = datetime.timedelta(microseconds=1)
-_FIRST_MOMENT = datetime.datetime(1, 1, 1)  # noqa: DTZ001  keys may be naive
+_YEAR_ONE = datetime.datetime(1, 1, 1)  # noqa: DTZ001  keys may be naive
 _BIAS = 1 << 62
 
 
@@ -75,8 +73,8 @@ class _UnencodableError(Exception):
 class KeyCodec:
     """Encodes and decodes the keys of one step.
 
-    With a declared type a key must fit it (``None`` always does) and is brought into the type's
-    form first; without one, a key's class counts: 1, 1.0 and True are three keys.
+    With a declared type a key is coerced to it first (``None`` is always accepted); without one,
+    a key's class counts: 1, 1.0 and True are three keys.
     """
 
     __slots__ = ("decode", "encode", "step", "type_info")
@@ -105,8 +103,8 @@ class KeyCodec:
 
         if type_info is None:
             return encode
-        fit = fit_for(type_info)
-        exact, normal = fit.exact, fit.normal
+        coerce = coercion_for(type_info)
+        exact, normal = coerce.exact, coerce.normal
 
         def encode_typed(key: Any) -> bytes:
             if not exact(key) and key is not None:
@@ -116,7 +114,7 @@ class KeyCodec:
         return encode_typed
 
     def encode_all(self, keys: Collection[Any], kind: type) -> list[bytes]:
-        """Return the bytes of keys that are all exactly of one class; faster than one by one."""
+        """Return the bytes of keys that are all of exactly one class; faster than one by one."""
         if kind is str and self.type_info in (None, Types.STRING()):
             return _encode_texts(keys)
         encode = _ENCODERS.get(kind) if self.type_info is None else None
@@ -125,8 +123,8 @@ class KeyCodec:
     def parts(self, width: int) -> list[KeyCodec] | None:
         """Return a codec for each item of keys that are tuples.
 
-        None if tuples of that width do not fit, or if unequal items may become equal by
-        being brought into their type's form.
+        None if the type does not accept tuples of that width, or if coercion may make unequal items
+        equal.
         """
         if self.type_info is None:
             return [KeyCodec(None, self.step)] * width
@@ -150,19 +148,19 @@ def tuple_of(items: Iterable[bytes]) -> bytes:
 
 
 def are_plain_texts(keys: Collection[str], encoded: Sequence[bytes]) -> bool:
-    """Say whether `decode_plain_texts` can decode these keys once they are routed."""
+    """Tell whether `decode_plain_texts` can decode the routed form of these keys."""
     return len(max(encoded, key=len, default=b"")) < LONG_KEY and "\0" not in "".join(keys)
 
 
 def decode_plain_texts(routed: pa.BinaryArray) -> list[str]:
-    """Return the keys inside routed keys of plain texts, all at once."""
+    """Return the keys in routed keys of plain texts, all at once."""
     texts: list[str] = plain_texts(routed).to_pylist()
     return texts
 
 
 def plain_texts(routed: pa.BinaryArray) -> pa.StringArray:
     """Return the same as a column."""
-    # Key group (2 bytes), length (1), tag (1) before the text; the terminator behind it.
+    # Key group (2 bytes), length (1), tag (1), then the text, then the terminator.
     return pc.binary_slice(routed, 4, -1).cast(pa.string())
 
 
@@ -172,7 +170,7 @@ def decode_key(data: bytes) -> Any:
         return data[1:-1].decode("utf-8", "surrogatepass")
     key, end = _decode(data, 0)
     if end != len(data):
-        message = f"{len(data) - end} bytes too many behind the key {key!r}"
+        message = f"{len(data) - end} bytes too many after the key {key!r}"
         raise ValueError(message)
     return key
 
@@ -252,16 +250,16 @@ def _encode_time(key: datetime.time) -> bytes:
 
 def _encode_datetime(key: datetime.datetime) -> bytes:
     if key.tzinfo is None:
-        return b"%c%b" % (_DATETIME, _UINT64.pack((key - _FIRST_MOMENT) // _MICROSECOND))
-    # Only a fixed offset comes back as what it was: a zone's rules may change under a key.
+        return b"%c%b" % (_DATETIME, _UINT64.pack((key - _YEAR_ONE) // _MICROSECOND))
+    # Only a fixed offset decodes to an equal key: a zone's rules may change.
     if key.tzinfo.__class__ is not datetime.timezone:
         raise _UnencodableError(key)
     offset = key.tzinfo.utcoffset(key) // _MICROSECOND
-    local = (key.replace(tzinfo=None) - _FIRST_MOMENT) // _MICROSECOND
-    moment = local - offset + _BIAS
+    local = (key.replace(tzinfo=None) - _YEAR_ONE) // _MICROSECOND
+    instant = local - offset + _BIAS
     return b"%c%b%b" % (
         _OFFSET_DATETIME,
-        _UINT64.pack(moment),
+        _UINT64.pack(instant),
         _UINT64.pack(offset + _BIAS),
     )
 
@@ -369,7 +367,7 @@ def _decode_date(data: bytes, at: int) -> tuple[datetime.date, int]:
 
 
 def _decode_datetime(data: bytes, at: int) -> tuple[datetime.datetime, int]:
-    return _FIRST_MOMENT + _decode_uint(data, at) * _MICROSECOND, at + 8
+    return _YEAR_ONE + _decode_uint(data, at) * _MICROSECOND, at + 8
 
 
 def _decode_time(data: bytes, at: int) -> tuple[datetime.time, int]:
@@ -379,7 +377,7 @@ def _decode_time(data: bytes, at: int) -> tuple[datetime.time, int]:
 
 def _decode_offset_datetime(data: bytes, at: int) -> tuple[datetime.datetime, int]:
     offset = (_decode_uint(data, at + 8) - _BIAS) * _MICROSECOND
-    local = _FIRST_MOMENT + ((_decode_uint(data, at) - _BIAS) * _MICROSECOND + offset)
+    local = _YEAR_ONE + ((_decode_uint(data, at) - _BIAS) * _MICROSECOND + offset)
     return local.replace(tzinfo=datetime.timezone(offset)), at + 16
 
 

@@ -1,7 +1,7 @@
-"""Where on a host the local stores go.
+"""The directories of local state stores on a host.
 
-Every host decides for itself: the driver names the directory, each process finds it on the host
-it runs on. What lies there may vanish at any time: it is a cache.
+The driver names a directory, and each process determines its path on the host it runs on. The files
+there may vanish at any time: they are a cache.
 """
 
 from __future__ import annotations
@@ -15,16 +15,8 @@ from pathlib import Path
 
 from penstock.ids import AttemptId, is_no_later
 
-__all__ = [
-    "LOCAL_DIR_VARIABLE",
-    "AttemptDir",
-    "HostDir",
-    "choose_local_dir",
-    "remove_attempts",
-]
-
 LOCAL_DIR_VARIABLE = "PENSTOCK_STATE_LOCAL_DIR"
-"""In the environment of a host's processes: the directory of that host, whatever the job says."""
+"""Environment variable with the directory of a host; it overrides the job's configuration."""
 
 SHARED_MEMORY = Path("/dev/shm")
 ENOUGH = 2 << 30
@@ -32,21 +24,21 @@ ENOUGH = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class HostDir:
-    """A directory that each host has one of, known to all by its name."""
+    """A directory that exists on each host, under a path that the host determines."""
 
     configured: Path | None
-    """What the job's configuration says, for hosts that say nothing themselves."""
+    """The configured directory, for hosts without the environment variable."""
     name: str
-    """Relative; its first part is the job's alone."""
+    """Relative path; its first part is unique to the job."""
 
     def __truediv__(self, name: str) -> HostDir:
         return HostDir(self.configured, f"{self.name}/{name}")
 
-    def here(self) -> Path:
+    def resolve(self) -> Path:
         """Return the path on the host of the calling process.
 
-        The host's own word counts most, then the job's. Without either, one process chooses by
-        free space, and the others follow it as soon as the directory is there.
+        The host's environment variable has priority over the job's configuration. Without either,
+        one process chooses by free space, and the others follow as soon as the directory exists.
         """
         own = os.environ.get(LOCAL_DIR_VARIABLE)
         if own:
@@ -60,37 +52,37 @@ class HostDir:
         return choose_local_dir(ENOUGH, SHARED_MEMORY, fallback) / self.name
 
 
-_ways_made: set[tuple[Path, AttemptId]] = set()
+_cleaned_up: set[tuple[Path, AttemptId]] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptDir:
-    """What one attempt of a job has on each host."""
+    """The local directory of one attempt of a job, on each host."""
 
     job: HostDir
     attempt: AttemptId
 
     @property
-    def everywhere(self) -> HostDir:
-        """The directory, as all hosts have it."""
+    def host_dir(self) -> HostDir:
+        """The directory, before it is resolved on a host."""
         return self.job / self.attempt
 
-    def make_way(self) -> None:
-        """Remove what dead attempts left on this host; called by tasks before they open state.
+    def remove_older_attempts(self) -> None:
+        """Remove the directories of older attempts on this host; called before state is opened.
 
-        The attempt has won the journal, so every older one is dead or does not know it yet. Does
-        something once in the life of a process.
+        The attempt is in the journal, so every older one is fenced off, even if its processes still
+        run. Does its work once per process.
         """
-        here = self.job.here()
-        if (here, self.attempt) not in _ways_made:
+        here = self.job.resolve()
+        if (here, self.attempt) not in _cleaned_up:
             remove_attempts(here, self.attempt, spared=self.attempt)
-            _ways_made.add((here, self.attempt))
+            _cleaned_up.add((here, self.attempt))
 
     def leave(self) -> None:
-        """Remove it from this host, with all that older attempts left; may be called again."""
-        here = self.job.here()
+        """Remove this and all older attempts' directories from this host; may be repeated."""
+        here = self.job.resolve()
         remove_attempts(here, self.attempt)
-        # Later attempts may be there already: what is in it then is theirs.
+        # A later attempt may have started already: the directory is not empty then.
         with contextlib.suppress(OSError):
             here.rmdir()
 
@@ -98,10 +90,10 @@ class AttemptDir:
 def choose_local_dir(
     enough: int = ENOUGH, shared_memory: Path = SHARED_MEMORY, fallback: Path | None = None
 ) -> Path:
-    """Return the fastest directory of this host that has ``enough`` bytes free.
+    """Return the fastest directory of this host with ``enough`` free bytes.
 
-    That is shared memory where there is room (containers often leave 64 MB), else a directory
-    for what is temporary.
+    That is shared memory if it is large enough (containers often have 64 MB), else a directory for
+    temporary files.
     """
     if os.access(shared_memory, os.W_OK) and shutil.disk_usage(shared_memory).free >= enough:
         return shared_memory
@@ -109,10 +101,10 @@ def choose_local_dir(
 
 
 def remove_attempts(directory: Path, last: str, *, spared: str = "") -> None:
-    """Remove what attempts up to ``last`` left in a job's directory of this host.
+    """Remove the directories of attempts up to ``last`` of a job on this host.
 
-    May be called by several processes at once, and while a zombie of such an attempt still
-    writes there: nothing of it counts, so it may fail. Later attempts are left alone.
+    May be called by several processes at once, and while a zombie of such an attempt still writes
+    there. Later attempts are left alone.
     """
     for place in directory.glob("*"):
         if place.name != spared and is_no_later(place.name, last):
@@ -120,9 +112,9 @@ def remove_attempts(directory: Path, last: str, *, spared: str = "") -> None:
 
 
 def _scratch() -> Path:
-    """Return a disk for temporary files: the one that Spark was given, if it says so.
+    """Return a directory for temporary files: Spark's, if the environment names one.
 
-    A cluster manager removes what it gave to an application when that has ended.
+    A cluster manager removes an application's directories when it has ended.
     """
     environment = os.environ
     for variable, separator in (
@@ -130,7 +122,7 @@ def _scratch() -> Path:
         ("SPARK_EXECUTOR_DIRS", os.pathsep),
         ("SPARK_LOCAL_DIRS", ","),
     ):
-        for given in environment.get(variable, "").split(separator):
-            if given and os.access(given, os.W_OK):
-                return Path(given).absolute()
+        for path in environment.get(variable, "").split(separator):
+            if path and os.access(path, os.W_OK):
+                return Path(path).absolute()
     return Path(tempfile.gettempdir())

@@ -1,4 +1,4 @@
-"""Sorted state streams made into one: folding deltas, and gathering key groups."""
+"""Merges sorted state streams: compacts deltas, and merges key groups of several subtasks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from operator import itemgetter
 
 from penstock.state.delta import Block, Entry, blocks_of_entries
 from penstock.state.key_groups import KeyGroupRange
-from penstock.state.migration import merged_registry, rewriters
-from penstock.state.table import (
+from penstock.state.registry.meta_info import (
     REGISTRY,
-    TableInfo,
+    StateMetaInfo,
     decode_info,
     registry_key,
     registry_name,
     table_prefix,
 )
-
-__all__ = ["entries_of", "folded", "gathered", "overlay_of"]
+from penstock.state.registry.migration import merged_registry, rewriters
 
 Overlay = dict[bytes, bytes | None]
 
@@ -32,7 +30,7 @@ def entries_of(blocks: Iterable[Block]) -> Iterator[Entry]:
 
 
 def overlay_of(deltas: Iterable[Iterable[Block]]) -> Overlay:
-    """Return what several deltas, oldest first, do to each key: a value, or None for gone."""
+    """Return the effect of several deltas, oldest first, by key: a value, or None for deleted."""
     overlay: Overlay = {}
     for blocks in deltas:
         for block in blocks:
@@ -41,8 +39,8 @@ def overlay_of(deltas: Iterable[Iterable[Block]]) -> Overlay:
     return overlay
 
 
-def folded(base: Iterable[Block], overlay: Overlay) -> Iterator[Block]:
-    """Lay changes over a base; holds the changes and one block of the base in memory."""
+def compacted(base: Iterable[Block], overlay: Overlay) -> Iterator[Block]:
+    """Apply changes to a base; holds the changes and one block of the base in memory."""
     changed = sorted(overlay)
     at = 0
     for block in base:
@@ -57,14 +55,14 @@ def folded(base: Iterable[Block], overlay: Overlay) -> Iterator[Block]:
     yield from blocks_of_entries(_present((key, overlay[key]) for key in changed[at:]))
 
 
-def gathered(
+def merge_key_groups(
     sources: Sequence[Iterator[Entry]], key_groups: KeyGroupRange, where: str
 ) -> Iterator[Entry]:
     """Merge whole states of one operator, keeping a range of key groups.
 
-    Subtasks number their tables in the order they first declare states, which may differ: tables
-    are matched by the names in the registries. A state that only some of them had migrated comes
-    out in its newer type.
+    Subtasks number their tables in the order in which they first declare states, which may differ:
+    tables are matched by the names in the registries. A state that only some subtasks have migrated
+    is returned in its newer type.
     """
     opened = [_split_registry(source) for source in sources]
     registry = merged_registry([known for known, _ in opened], where)
@@ -84,8 +82,8 @@ def _present(entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Entry]:
 
 def _split_registry(
     entries: Iterator[Entry],
-) -> tuple[dict[str, TableInfo], Iterator[Entry]]:
-    known: dict[str, TableInfo] = {}
+) -> tuple[dict[str, StateMetaInfo], Iterator[Entry]]:
+    known: dict[str, StateMetaInfo] = {}
     prefix = table_prefix(REGISTRY)
     for key, value in entries:
         if not key.startswith(prefix):

@@ -1,20 +1,18 @@
-"""The files of a savepoint, as its metadata names them."""
+"""The files of a savepoint, as its metadata lists them."""
 
 from __future__ import annotations
 
 import msgspec
 
-from penstock.state.table import TableInfo, TableTtl
-
-__all__ = ["SavepointFile"]
+from penstock.state.registry.meta_info import StateMetaInfo, TtlMetaInfo
 
 
 class SavepointFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one subtask held of one state: a Parquet file, and how to prove and place it.
+    """The Parquet file of one state of one subtask.
 
     ``path`` is relative to the savepoint's directory, with ``/`` between its parts. ``crc`` is the
-    CRC-32 of the whole file. The key groups in it lie from ``first_key_group`` up to, not
-    including, ``stop_key_group``; a file without rows is there because the state was declared.
+    CRC-32 of the whole file. Its key groups go from ``first_key_group`` up to, not including,
+    ``stop_key_group``; a file without rows records that the state was declared.
     """
 
     state: str
@@ -30,9 +28,11 @@ class SavepointFile(msgspec.Struct, frozen=True, omit_defaults=True):
     first_key_group: int
     stop_key_group: int
     windows: str = ""
-    ttl: TableTtl | None = None
+    ttl: TtlMetaInfo | None = None
 
     @property
-    def info(self) -> TableInfo:
-        """What the registry of the subtask said about the state."""
-        return TableInfo(self.table, self.kind, self.type, self.generation, self.windows, self.ttl)
+    def info(self) -> StateMetaInfo:
+        """The state's entry in the registry of the subtask."""
+        return StateMetaInfo(
+            self.table, self.kind, self.type, self.generation, self.windows, self.ttl
+        )

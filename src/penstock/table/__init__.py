@@ -1,4 +1,4 @@
-"""Of PyFlink's Table API: names of types, and `datagen` tables as sources of streams."""
+"""The supported part of PyFlink's Table API: data types, and `datagen` tables as sources."""
 
 from typing import NoReturn
 
@@ -17,5 +17,5 @@ def __getattr__(name: str) -> NoReturn:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     # An ImportError, because `from pyflink.table import ...` hides any other message.
-    asked_for = f"pyflink.table.{name}"
-    raise NoPyFlinkModuleError(asked_for)
+    module = f"pyflink.table.{name}"
+    raise NoPyFlinkModuleError(module)

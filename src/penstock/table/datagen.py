@@ -1,8 +1,8 @@
-"""The connector `datagen`: rows that are made up, with Flink's options.
+"""The connector `datagen`: generated rows, with Flink's options.
 
-What is in a row depends on the names of its table and columns and on the row's number, so that a
-restored job makes the same rows again. Times are counted from the moment in which the job first
-began: it is the name of the source's one split, and so it is in every checkpoint.
+A row depends on the names of its table and columns and on its number only, so that a restored job
+generates the same rows again. Times are relative to the first start of the job: this is the name of
+the source's only split, and so part of every checkpoint.
 """
 # ruff: noqa: D102 - the contract documents the methods of a source
 
@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.common.option_kinds import NON_NEGATIVE_INTEGER, POSITIVE_INTEGER
+from penstock.common.config.option_kinds import NON_NEGATIVE_INTEGER, POSITIVE_INTEGER
 from penstock.common.row import rows_of
 from penstock.common.typeinfo import RowTypeInfo
-from penstock.connectors.datagen import PacedEnumerator
-from penstock.connectors.source import (
+from penstock.connectors.contracts.source import (
     CHUNK_RECORDS,
     Boundedness,
     Chunk,
@@ -24,11 +23,10 @@ from penstock.connectors.source import (
     SourceEnumerator,
     SplitRange,
 )
+from penstock.connectors.indexed_sources import RateLimitedEnumerator
 from penstock.table.datagen_columns import read_column
 from penstock.table.generated import Generator
 from penstock.table.table_options import TableOptions
-
-__all__ = ["DatagenSource", "datagen_source"]
 
 _ENDLESS = 2**63 - 1
 _DEFAULT_ROWS_PER_SECOND = 10_000
@@ -36,7 +34,7 @@ _DEFAULT_ROWS_PER_SECOND = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DatagenSource(Source):
-    """So many rows per second in the order of their numbers, without an end if `count` is None."""
+    """Generates rows at a rate, in the order of their numbers; unbounded if `count` is None."""
 
     row_type: RowTypeInfo
     generators: tuple[Generator, ...]
@@ -54,35 +52,35 @@ class DatagenSource(Source):
         return _DatedEnumerator(count, self.rows_per_second, context)
 
     def read(self, split_range: SplitRange) -> Iterator[Chunk]:
-        began = int(split_range.split)
+        started = int(split_range.split)
         for start in range(split_range.start, split_range.end, CHUNK_RECORDS):
             numbers = range(start, min(start + CHUNK_RECORDS, split_range.end))
-            due = [began + number * 1000 // self.rows_per_second for number in numbers]
+            due = [started + number * 1000 // self.rows_per_second for number in numbers]
             columns = [list(map(generate, numbers, due)) for generate in self.generators]
             yield rows_of(self.row_type.field_names, columns)
 
 
-class _DatedEnumerator(PacedEnumerator):
-    """Names its split after the millisecond in which it first began."""
+class _DatedEnumerator(RateLimitedEnumerator):
+    """Names its split after the millisecond of its first start."""
 
     def start(self, positions: Mapping[str, int]) -> None:
         self._split = next(iter(positions), str(int(self._clock() * 1000)))
         super().start(positions)
 
 
-def datagen_source(table: str, row_type: RowTypeInfo, given: Mapping[str, str]) -> DatagenSource:
-    """Return the source of the rows that a table's options ask for.
+def datagen_source(table: str, row_type: RowTypeInfo, values: Mapping[str, str]) -> DatagenSource:
+    """Return the source of a table's options.
 
     Raises:
-        InvalidJobError: an option or a column is not one that `datagen` has here.
+        InvalidJobError: an option or a column type is not supported.
     """
-    options = TableOptions(table, given)
+    options = TableOptions(table, values)
     rate = options.read("rows-per-second", POSITIVE_INTEGER, _DEFAULT_ROWS_PER_SECOND)
     number_of_rows = options.read("number-of-rows", NON_NEGATIVE_INTEGER, None)
     fields = zip(row_type.field_names, row_type.field_types, strict=True)
     columns = [read_column(options, name, type_info) for name, type_info in fields]
-    options.refuse_the_rest()
-    # The first sequence that ends is the end of the table.
+    options.check_all_read()
+    # The table ends with its first sequence that ends.
     ends = [end for end in (number_of_rows, *(c.count for c in columns)) if end is not None]
     generators = tuple(column.generator for column in columns)
     return DatagenSource(row_type, generators, rate, min(ends, default=None))

@@ -1,4 +1,4 @@
-"""What the options of `datagen` say of a column: how its values are made."""
+"""The column options of `datagen`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from penstock.common import option_kinds
-from penstock.common.option_kinds import OptionKind
+from penstock.common.config import option_kinds
+from penstock.common.config.option_kinds import OptionKind
 from penstock.common.time import Instant
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.errors import InvalidJobError
 from penstock.table import generated
 from penstock.table.generated import Generator
 from penstock.table.table_options import TableOptions
-
-__all__ = ["Column", "read_column"]
 
 _KIND = option_kinds.choice("random", "sequence")
 _SHARE = option_kinds.number("a number from 0 to 1", lambda share: 0 <= share <= 1)
@@ -28,7 +26,7 @@ _LARGEST_DOUBLE = (2 - 2**-52) * 2.0**1023
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How the values of a column are made, and how many there are if they come to an end."""
+    """The generator of a column, and the number of values if it is bounded."""
 
     generator: Generator
     count: int | None = None
@@ -36,14 +34,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The options of one column, by their last parts."""
+    """The options of one column."""
 
     options: TableOptions
     name: str
 
     @property
     def seed(self) -> bytes:
-        """What tells its random values from others: they stay what they are when columns change."""
+        """The seed of its random values, which do not depend on other columns."""
         return f"{self.options.table}\0{self.name}".encode()
 
     def key(self, option: str) -> str:
@@ -58,7 +56,7 @@ def read_column(options: TableOptions, name: str, type_info: TypeInformation) ->
     if type_info not in kinds:
         message = (
             f"table {options.table!r}: datagen has no {kind} values of type {type_info!r} for "
-            f"column {name!r}: take numbers or text, and make it of them in a map()"
+            f"column {name!r}: use numbers or text, and convert them in a map()"
         )
         raise InvalidJobError(message)
     column = kinds[type_info](field)
@@ -85,7 +83,7 @@ def _whole(bits: int, field: _Field) -> Column:
 
 
 def _real(largest: float, field: _Field) -> Column:
-    # From 0 on by default: Flink takes Java's MIN_VALUE, which is the next number above it.
+    # The default minimum is 0: Flink uses Java's MIN_VALUE, the next number above it.
     low = field.options.read(field.key("min"), _number(-largest, largest), 0.0)
     high = field.options.read(field.key("max"), _number(low, largest), largest)
     return Column(partial(generated.real, field.seed, low, high))

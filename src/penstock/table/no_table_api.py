@@ -1,4 +1,4 @@
-"""The answer to all methods of the Table API that are not here."""
+"""The error for methods of the Table API that are not supported."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 from penstock.errors import NoTableApiError
 
-__all__ = ["AsksForTableApi"]
 
-
-class AsksForTableApi:
-    """Answers for methods that PyFlink has and penstock has not."""
+class ExplainsMissingTableApi:
+    """Raises an error for methods that PyFlink has and penstock has not."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # a type checker shall find typos
+    if not TYPE_CHECKING:  # so that type checkers report misspelled names
 
         def __getattr__(self, name: str) -> NoReturn:
-            asked_for = f"{type(self).__qualname__}.{name}"
+            method = f"{type(self).__qualname__}.{name}"
             if name.startswith("_"):
-                raise AttributeError(asked_for)
-            raise NoTableApiError(asked_for)
+                raise AttributeError(method)
+            raise NoTableApiError(method)

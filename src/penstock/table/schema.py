@@ -6,25 +6,25 @@ from dataclasses import dataclass
 
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.errors import InvalidJobError
-from penstock.table.no_table_api import AsksForTableApi
+from penstock.table.no_table_api import ExplainsMissingTableApi
 from penstock.table.types import DataTypes, RowField
 
 __all__ = ["Schema"]
 
 
 @dataclass(frozen=True, slots=True)
-class Schema(AsksForTableApi):
-    """What a table's rows are made of; `row_type` is the type of its stream."""
+class Schema(ExplainsMissingTableApi):
+    """The columns of a table; `row_type` is the type of its stream."""
 
     row_type: RowTypeInfo
 
     @staticmethod
     def new_builder() -> Schema.Builder:
-        """Begin a schema."""
+        """Create a builder."""
         return Schema.Builder()
 
-    class Builder(AsksForTableApi):
-        """Takes the columns in their order."""
+    class Builder(ExplainsMissingTableApi):
+        """Builds a schema."""
 
         def __init__(self) -> None:
             self._columns: list[RowField] = []
@@ -38,7 +38,7 @@ class Schema(AsksForTableApi):
                 )
                 raise InvalidJobError(message)
             if any(column.name == column_name for column in self._columns):
-                message = f"column {column_name!r} is there already: give it another name"
+                message = f"column {column_name!r} exists already: use another name"
                 raise InvalidJobError(message)
             self._columns.append(DataTypes.FIELD(column_name, data_type))
             return self

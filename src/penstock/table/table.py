@@ -1,18 +1,18 @@
-"""A table, which can become a stream and nothing else."""
+"""A table, whose only use is to convert it to a stream."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.connectors.source import Source
-from penstock.table.no_table_api import AsksForTableApi
+from penstock.connectors.contracts.source import Source
+from penstock.table.no_table_api import ExplainsMissingTableApi
 
 __all__ = ["Table"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table(AsksForTableApi):
-    """Rows to be read; `StreamTableEnvironment.to_data_stream` makes a stream of them."""
+class Table(ExplainsMissingTableApi):
+    """A table of rows; `StreamTableEnvironment.to_data_stream` converts it to a stream."""
 
     path: str
     source: Source

@@ -1,4 +1,4 @@
-"""The description of a table: its connector, columns and options."""
+"""Table descriptors: connector, columns and options of a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import InvalidJobError
-from penstock.table.no_table_api import AsksForTableApi
+from penstock.table.no_table_api import ExplainsMissingTableApi
 from penstock.table.schema import Schema
 
 __all__ = ["TableDescriptor"]
@@ -15,7 +15,7 @@ _CONNECTOR = "datagen"
 
 
 @dataclass(frozen=True, slots=True)
-class TableDescriptor(AsksForTableApi):
+class TableDescriptor(ExplainsMissingTableApi):
     """Describes a table of generated rows, for `StreamTableEnvironment.create_temporary_table`."""
 
     schema: Schema | None
@@ -23,25 +23,25 @@ class TableDescriptor(AsksForTableApi):
 
     @staticmethod
     def for_connector(connector: str) -> TableDescriptor.Builder:
-        """Begin the description of a table; `datagen` is the only connector."""
+        """Create a builder; `datagen` is the only supported connector."""
         if connector != _CONNECTOR:
             message = (
-                f"tables of connector {connector!r} are not in penstock, only of {_CONNECTOR!r}: "
-                "give a source of penstock.datastream.connectors to env.from_source()"
+                f"the table connector {connector!r} is not supported, only {_CONNECTOR!r}: pass a "
+                "source of penstock.datastream.connectors to env.from_source()"
             )
             raise InvalidJobError(message)
         return TableDescriptor.Builder()
 
     def get_schema(self) -> Schema | None:
-        """Return the columns, None if none were given."""
+        """Return the columns, None if there are none."""
         return self.schema
 
     def get_options(self) -> dict[str, str]:
-        """Return the options, the connector among them."""
+        """Return the options, including the connector."""
         return {"connector": _CONNECTOR, **self.options}
 
-    class Builder(AsksForTableApi):
-        """Takes columns and options."""
+    class Builder(ExplainsMissingTableApi):
+        """Builds a table descriptor."""
 
         def __init__(self) -> None:
             self._schema: Schema | None = None
@@ -58,5 +58,5 @@ class TableDescriptor(AsksForTableApi):
             return self
 
         def build(self) -> TableDescriptor:
-            """Return the description."""
+            """Return the descriptor."""
             return TableDescriptor(self._schema, dict(self._options))

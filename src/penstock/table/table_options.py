@@ -1,55 +1,51 @@
-"""The options of a table's descriptor, read one by one; what nobody reads is refused."""
+"""The options of a table descriptor; options that are never read are rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeVar
 
-from penstock.common.option_kinds import OptionKind
+from penstock.common.config.option_kinds import OptionKind
 from penstock.errors import InvalidJobError
-
-__all__ = ["TableOptions"]
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 
 class TableOptions:
-    """What a table was given."""
+    """The options of a table."""
 
-    def __init__(self, table: str, given: Mapping[str, str]) -> None:
+    def __init__(self, table: str, values: Mapping[str, str]) -> None:
         self.table = table
-        self._given = given
+        self._values = values
         self._read: list[str] = []
 
     def read(self, key: str, kind: OptionKind[T], default: D) -> T | D:
-        """Return the value of an option, its default if it was not given."""
+        """Return the value of an option, or its default."""
         self._read.append(key)
-        if key not in self._given:
+        if key not in self._values:
             return default
         try:
-            return kind.parse(self._given[key])
+            return kind.parse(self._values[key])
         except (ValueError, OverflowError) as error:
-            raise self.misfit(key, kind.expected) from error
+            raise self.invalid(key, kind.expected) from error
 
     def required(self, key: str, kind: OptionKind[T]) -> T:
-        """Return the value of an option that must be given."""
+        """Return the value of a required option."""
         value = self.read(key, kind, None)
         if value is None:
-            raise self.misfit(key, kind.expected)
+            raise self.invalid(key, kind.expected)
         return value
 
-    def misfit(self, key: str, expected: str) -> InvalidJobError:
-        """Return the error that says what the value of an option has to be."""
-        got = f"; got {self._given[key]!r}" if key in self._given else ""
+    def invalid(self, key: str, expected: str) -> InvalidJobError:
+        """Return the error for a missing or invalid value."""
+        got = f"; got {self._values[key]!r}" if key in self._values else ""
         return InvalidJobError(f"table {self.table!r}: option {key!r} must be {expected}{got}")
 
-    def refuse_the_rest(self) -> None:
-        """Raise an error if an option was given that nobody read."""
-        for key in self._given:
+    def check_all_read(self) -> None:
+        """Raise an error for an option that was not read."""
+        for key in self._values:
             if key not in self._read:
                 known = ", ".join(self._read)
-                message = (
-                    f"table {self.table!r} has no option {key!r}: leave it out; it has {known}"
-                )
+                message = f"table {self.table!r} has no option {key!r}: remove it; it has {known}"
                 raise InvalidJobError(message)

@@ -1,7 +1,7 @@
-"""PyFlink's names for the types of tables; each stands for one of ``Types``.
+"""PyFlink's table types; each is one of ``Types``.
 
-Some formats take a row type of tables in PyFlink, and a program that has one need not be
-rewritten: ``DataTypes.ROW([DataTypes.FIELD("n", DataTypes.BIGINT())])`` is
+Some formats of PyFlink take a row type of tables, and programs can use it unchanged:
+``DataTypes.ROW([DataTypes.FIELD("n", DataTypes.BIGINT())])`` is
 ``Types.ROW_NAMED(["n"], [Types.LONG()])``.
 """
 
@@ -23,108 +23,108 @@ class RowField(NamedTuple):
 
 
 class DataTypes:
-    """Types of tables. All may be None, and lengths and precisions are not checked."""
+    """Table types. All are nullable, and lengths and precisions are not checked."""
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> TypeInformation:
-        """Stand for STRING."""
+        """Return STRING."""
         return Types.STRING()
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> TypeInformation:
-        """Stand for STRING."""
+        """Return STRING."""
         return Types.STRING()
 
     @staticmethod
     def STRING(nullable: bool = True) -> TypeInformation:
-        """Stand for STRING."""
+        """Return STRING."""
         return Types.STRING()
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> TypeInformation:
-        """Stand for BOOLEAN."""
+        """Return BOOLEAN."""
         return Types.BOOLEAN()
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> TypeInformation:
-        """Stand for bytes."""
+        """Return PRIMITIVE_ARRAY(BYTE)."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
     @staticmethod
     def VARBINARY(length: int, nullable: bool = True) -> TypeInformation:
-        """Stand for bytes."""
+        """Return PRIMITIVE_ARRAY(BYTE)."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
     @staticmethod
     def BYTES(nullable: bool = True) -> TypeInformation:
-        """Stand for bytes."""
+        """Return PRIMITIVE_ARRAY(BYTE)."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> TypeInformation:
-        """Stand for BIG_DEC: a number keeps all its digits."""
+        """Return BIG_DEC: a number keeps all its digits."""
         return Types.BIG_DEC()
 
     @staticmethod
     def TINYINT(nullable: bool = True) -> TypeInformation:
-        """Stand for BYTE."""
+        """Return BYTE."""
         return Types.BYTE()
 
     @staticmethod
     def SMALLINT(nullable: bool = True) -> TypeInformation:
-        """Stand for SHORT."""
+        """Return SHORT."""
         return Types.SHORT()
 
     @staticmethod
     def INT(nullable: bool = True) -> TypeInformation:
-        """Stand for INT."""
+        """Return INT."""
         return Types.INT()
 
     @staticmethod
     def BIGINT(nullable: bool = True) -> TypeInformation:
-        """Stand for LONG."""
+        """Return LONG."""
         return Types.LONG()
 
     @staticmethod
     def FLOAT(nullable: bool = True) -> TypeInformation:
-        """Stand for FLOAT."""
+        """Return FLOAT."""
         return Types.FLOAT()
 
     @staticmethod
     def DOUBLE(nullable: bool = True) -> TypeInformation:
-        """Stand for DOUBLE."""
+        """Return DOUBLE."""
         return Types.DOUBLE()
 
     @staticmethod
     def DATE(nullable: bool = True) -> TypeInformation:
-        """Stand for SQL_DATE."""
+        """Return SQL_DATE."""
         return Types.SQL_DATE()
 
     @staticmethod
     def TIME(precision: int = 0, nullable: bool = True) -> TypeInformation:
-        """Stand for SQL_TIME."""
+        """Return SQL_TIME."""
         return Types.SQL_TIME()
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TypeInformation:
-        """Stand for SQL_TIMESTAMP."""
+        """Return SQL_TIMESTAMP."""
         return Types.SQL_TIMESTAMP()
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> TypeInformation:
-        """Stand for INSTANT."""
+        """Return INSTANT."""
         return Types.INSTANT()
 
     @staticmethod
     def ARRAY(element_type: TypeInformation, nullable: bool = True) -> TypeInformation:
-        """Stand for OBJECT_ARRAY: a list whose elements may be None."""
+        """Return OBJECT_ARRAY, a list whose elements may be None."""
         return Types.OBJECT_ARRAY(element_type)
 
     @staticmethod
     def MAP(
         key_type: TypeInformation, value_type: TypeInformation, nullable: bool = True
     ) -> TypeInformation:
-        """Stand for MAP."""
+        """Return MAP."""
         return Types.MAP(key_type, value_type)
 
     @staticmethod
@@ -134,6 +134,6 @@ class DataTypes:
 
     @staticmethod
     def ROW(row_fields: Sequence[RowField] = (), nullable: bool = True) -> RowTypeInfo:
-        """Stand for ROW_NAMED."""
+        """Return ROW_NAMED."""
         names, types = [f.name for f in row_fields], [f.data_type for f in row_fields]
         return Types.ROW_NAMED(names, types)

@@ -1,19 +1,21 @@
-"""From an exception in a user function to an error its author can read."""
+"""Turns an exception in a user function into an error that names the step and the record."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from penstock.common import pickling
 from penstock.common.frozen import is_frozen
 from penstock.datastream.output_tag import is_tagged
-from penstock.errors import Called, PenstockError, StepError, UserFunctionError
+from penstock.errors import MethodCall, PenstockError, StepError, UserFunctionError
+
+T = TypeVar("T")
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -27,46 +29,45 @@ class StepFailed(Exception):
 
 
 def fail(step: str, record: Any, error: BaseException) -> NoReturn:
-    """Raise `error` again as the failure of `step` on `record`."""
+    """Raise `error` again as the failure of `step` on `record`, or in a `MethodCall`."""
     if isinstance(error, StepFailed):
-        raise error
+        raise error  # of a step downstream
     if isinstance(error, PenstockError):
         if getattr(error, "step", None):
-            raise StepFailed(error) from error  # it says itself where it happened
+            raise StepFailed(error) from error  # it names its step itself
         raise StepFailed(StepError(step, record, str(error))) from error
-    raise StepFailed(
-        UserFunctionError(step, record, _cause(error), user_traceback(error))
-    ) from error
+    cause, user_code = _cause(error), user_traceback(error)
+    raise StepFailed(UserFunctionError(step, record, cause, user_code)) from error
+
+
+def encode_records(step: str, records: Sequence[Any], encode: Callable[[Sequence[Any]], T]) -> T:
+    """Encode records of `step`; if that fails, name the first record that cannot be encoded."""
+    try:
+        return encode(records)
+    except (PenstockError, ValueError) as error:
+        for record in records:
+            try:
+                encode([record])
+            except (PenstockError, ValueError) as at_fault:
+                fail(step, record, at_fault)
+        fail(step, MethodCall(f"the encoding of {len(records)} records"), error)
 
 
 def not_iterable(error: BaseException, results: Any) -> BaseException:
-    """Return a better error where a function returned something that cannot be gone through."""
+    """Return a clearer error if a function returned something that cannot be iterated over."""
     if not isinstance(error, TypeError) or results is None or hasattr(results, "__iter__"):
         return error
     message = f"the function must return an iterable or None; it returned {results!r}"
     return TypeError(message)
 
 
-def fail_outside_records(step: str, method: str, error: BaseException) -> NoReturn:
-    """Raise `error` again as the failure of a function's `open` or `close`."""
-    if isinstance(error, StepFailed):
-        raise error
-    if isinstance(error, PenstockError):
-        if getattr(error, "step", None):
-            raise StepFailed(error) from error
-        raise StepFailed(StepError(step, Called(method), str(error))) from error
-    raise StepFailed(
-        UserFunctionError(step, Called(method), _cause(error), user_traceback(error))
-    ) from error
-
-
 @contextmanager
 def calling(step: str, method: str) -> Iterator[None]:
-    """Name the step and the method if what is called here fails."""
+    """Name the step and the method in an error of what is called here."""
     try:
         yield
     except (Exception, SystemExit) as error:
-        fail_outside_records(step, method, error)
+        fail(step, MethodCall(method), error)
 
 
 def _cause(error: BaseException) -> str:
@@ -75,12 +76,12 @@ def _cause(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
 
 
-def copy_for_later(step: str, record: Any) -> Any:
-    """Return what `step` emitted in a form that nobody can change any more."""
+def copy_if_mutable(step: str, record: Any) -> Any:
+    """Return a record of `step` in a form that no function can change any more."""
     if is_frozen(record):
         return record
     if is_tagged(record):
-        nobody_takes(step, record, ())
+        fail_unknown_side_output(step, record, ())
     try:
         return pickling.loads(pickling.dumps(record))
     except Exception as error:
@@ -88,12 +89,12 @@ def copy_for_later(step: str, record: Any) -> Any:
         raise StepFailed(StepError(step, record, cause)) from error
 
 
-def nobody_takes(step: str, yielded: tuple[Any, ...], taken: Iterable[str]) -> NoReturn:
-    """Raise: a function gave something to a side output that nobody asked for."""
-    names = ", ".join(map(repr, taken)) or "none"
+def fail_unknown_side_output(step: str, yielded: tuple[Any, ...], read: Iterable[str]) -> NoReturn:
+    """Raise: a function yielded a record to a side output that is not read."""
+    names = ", ".join(map(repr, read)) or "none"
     cause = (
-        f"nobody takes side output {yielded[0].tag_id!r} of the step (taken: {names}): "
-        "use get_side_output() on it, or do not yield to it"
+        f"side output {yielded[0].tag_id!r} of the step is not read (read: {names}): "
+        "call get_side_output() on its stream, or do not yield to it"
     )
     raise StepFailed(StepError(step, yielded, cause))
 
@@ -101,18 +102,15 @@ def nobody_takes(step: str, yielded: tuple[Any, ...], taken: Iterable[str]) -> N
 def user_traceback(error: BaseException) -> str:
     """Return the traceback of `error` without the frames of this package."""
     shown = traceback.TracebackException.from_exception(error)
-    for part in _causes(shown):
+    for part in _with_causes(shown):
         kept = [f for f in part.stack if not f.filename.startswith(_PACKAGE)]
         part.stack = traceback.StackSummary.from_list(kept)
     return "".join(shown.format())
 
 
-def _causes(shown: traceback.TracebackException) -> list[traceback.TracebackException]:
-    parts = [shown]
-    for behind in (shown.__cause__, shown.__context__):
-        if behind is not None:
-            parts += _causes(behind)
-    return parts
+def _with_causes(shown: traceback.TracebackException) -> list[traceback.TracebackException]:
+    causes = [c for c in (shown.__cause__, shown.__context__) if c is not None]
+    return [shown, *(part for cause in causes for part in _with_causes(cause))]
 
 
 def pack(error: PenstockError) -> bytes:

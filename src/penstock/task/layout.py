@@ -1,4 +1,4 @@
-"""Where a job attempt keeps its files: the one place that spells these paths."""
+"""The directories of a job attempt: the one place that builds these paths."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
-from penstock.state.backends.base import RemotePlace
+from penstock.state.backends.refs import UnresolvedStateLocation
 from penstock.state.local_dir import AttemptDir, HostDir
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class AttemptLayout:
     """The directories of one job attempt.
 
-    `shared` is seen by the driver and by every task, and of no use to another attempt; `durable`
-    is seen by all too, and stays: state and what connectors keep. `local` is a directory of the
-    same name on each host, wherever that host keeps it: a cache that may be lost at any time.
+    The driver and all tasks see `shared`, which no other attempt uses, and `durable`, which stays:
+    state, and the files of connectors. `local` is a directory of the same name on each host: a
+    cache that may be lost at any time.
     """
 
     shared: Path
@@ -26,22 +26,25 @@ class Layout:
     attempt: AttemptId
     durable: Path
     job: JobKey
-    life: str = "a1"
-    """The attempt with which the job last began anew: what connectors keep is of one life."""
-    birth: str = ""
+    lineage: str = "a1"
+    """The restore lineage: the attempt with which the job last started without restored state.
+
+    All attempts that resume from one another share it, and with it the files of connectors.
+    """
+    job_instance: str = ""
     """Tells the job from others of the same name, elsewhere or here before it."""
 
     @property
     def root(self) -> Path:
-        """Everything this attempt writes lies below."""
+        """The directory of everything this attempt writes."""
         return self.shared / self.attempt
 
     def instruction(self, stage: StageId, batch: int, try_number: int) -> Path:
-        """What the tasks of one try of a micro-batch read first."""
+        """The instructions of one try of a micro-batch."""
         return self.root / "instructions" / str(stage) / f"{batch}-{try_number}.msgpack"
 
     def manifest(self, stage: StageId, batch: int) -> Path:
-        """What was published of a micro-batch."""
+        """The manifest of a published micro-batch."""
         return self.root / "manifests" / str(stage) / f"{batch}.json"
 
     def channel(self, channel: ChannelId | int) -> Path:
@@ -49,34 +52,34 @@ class Layout:
         return self.root / "channels" / str(channel)
 
     def staging(self, uid: OperatorUid) -> Path:
-        """What the tasks of a sink stage."""
+        """The staged output of a sink."""
         return self.root / "staging" / file_name(uid)
 
     def state(self, uid: OperatorUid, subtask: int) -> Path:
-        """Bases and deltas of one subtask's keyed state, of all attempts."""
+        """The files of one subtask's keyed state, of all attempts."""
         return self.durable / "shared" / file_name(uid) / str(subtask)
 
-    def place(self, uid: OperatorUid, subtask: int) -> RemotePlace:
-        """Where one subtask's keyed state lies: what `state` says, and each host's copy of it."""
-        local = self.on_hosts.everywhere / file_name(uid) / str(subtask)
-        return RemotePlace(self.state(uid, subtask), local)
+    def place(self, uid: OperatorUid, subtask: int) -> UnresolvedStateLocation:
+        """The location of one subtask's keyed state: its files, and its copy on each host."""
+        local = self.attempt_dir.host_dir / file_name(uid) / str(subtask)
+        return UnresolvedStateLocation(self.state(uid, subtask), local)
 
     @property
-    def on_hosts(self) -> AttemptDir:
-        """Everything this attempt writes on hosts lies below."""
+    def attempt_dir(self) -> AttemptDir:
+        """This attempt's directory on each host."""
         return AttemptDir(self.local, self.attempt)
 
     @property
-    def durable_root(self) -> Path:
-        """What connectors keep across the attempts of one life of the job, a directory each."""
-        return self.durable / "connectors" / self.life
+    def connector_root(self) -> Path:
+        """The files of connectors in one restore lineage, a directory for each source or sink."""
+        return self.durable / "connectors" / self.lineage
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 def file_name(uid: OperatorUid) -> str:
-    """Return a name for a step's directory; a user's uid may be anything, also a path."""
+    """Return a directory name for a step: a user's uid may be anything, even a path."""
     if _PLAIN.fullmatch(uid):
         return uid
     return f"uid-{hashlib.blake2b(uid.encode(), digest_size=16).hexdigest()}"

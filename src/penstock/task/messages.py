@@ -1,4 +1,4 @@
-"""What the driver tells a task, and what a task answers.
+"""The messages between driver and tasks: instructions and acknowledgements.
 
 Both are msgpack. The instructions of a micro-batch, one for each stage that runs in it, are a
 file that all its subtasks read; an acknowledgement is a task's only result, and names everything
@@ -14,68 +14,65 @@ import msgspec
 
 from penstock.channel.segment import Segment, Slice
 from penstock.common.event_time import MIN_WATERMARK
-from penstock.common.metric_figures import StepFigures
-from penstock.connectors.source import SplitRange
-from penstock.state.backends.base import FileRef, LocalSnapshot, StateRef
+from penstock.common.metric_values import StepMetrics
+from penstock.connectors.contracts.source import SplitRange
+from penstock.state.backends.refs import FileRef, LocalSnapshot, StateRef
 
 
 class SegmentRead(msgspec.Struct, frozen=True, array_like=True):
-    """The part of one segment file that a subtask has to read."""
+    """The slices of one segment file that a subtask reads."""
 
     name: str
     slices: list[Slice]
 
 
 class NextTimers(msgspec.Struct, frozen=True, array_like=True):
-    """When the first timers of a subtask are due, None where it has none."""
+    """When the first timers of a subtask are due, None if it has none."""
 
     event: int | None = None
     processing: int | None = None
 
 
 class GeneratorState(msgspec.Struct, frozen=True):
-    """What travels of a watermark generator of the user's own; part of checkpoints."""
+    """The fields of a user-defined watermark generator; part of checkpoints."""
 
     kind: str
     """The name of its class."""
     fields: bytes
-    """Pickled; the class itself is always that of the program."""
+    """Pickled; the class is always that of the program."""
 
 
-class GivenGenerator(msgspec.Struct, frozen=True, array_like=True):
-    """A generator as a micro-batch goes on with it."""
+class GeneratorInput(msgspec.Struct, frozen=True, array_like=True):
+    """A watermark generator that a micro-batch continues with."""
 
     state: GeneratorState
     version: str = ""
-    """The task attempt that left it so, whose worker may have it still; empty for none."""
+    """The task attempt that left it so, whose worker may still have it; empty for none."""
     is_idle: bool = False
-    """Whether it said so, and nothing else since."""
+    """Whether it marked its output idle."""
 
 
-class UnitTime(msgspec.Struct, frozen=True, array_like=True):
-    """A unit of a stream whose time is kept by itself, and how far it has come.
+class SplitWatermark(msgspec.Struct, frozen=True, array_like=True):
+    """The watermark of a split: a split of a source, or a subtask after an exchange."""
 
-    A split of a source, or a subtask behind an exchange.
-    """
-
-    unit: str
+    split: str
     watermark: int
     is_idle: bool = False
     generator: GeneratorState | None = None
-    """Of the user's own, behind the last record."""
+    """The user-defined generator after the last record."""
 
 
-class TimeOrder(msgspec.Struct, frozen=True):
-    """What time it is in a stage during one micro-batch."""
+class MicroBatchTime(msgspec.Struct, frozen=True):
+    """The watermarks of a stage during one micro-batch."""
 
-    before: int = MIN_WATERMARK
+    watermark_before: int = MIN_WATERMARK
     """The watermark while records are processed."""
-    watermark: int = MIN_WATERMARK
-    """Behind its last record: event-time timers up to here fire."""
-    behind: dict[int, int] = {}
-    """Per step that makes watermarks, the one that steps behind it see."""
-    generators: dict[int, dict[str, GivenGenerator]] = {}
-    """Per step with generators of the user's own and unit, what the driver has of them."""
+    watermark_after: int = MIN_WATERMARK
+    """The watermark after the last record: event-time timers up to it fire."""
+    downstream: dict[int, int] = {}
+    """Per step that generates watermarks, the one that the steps after it see."""
+    generators: dict[int, dict[str, GeneratorInput]] = {}
+    """Per step and split, the user-defined generator to continue with."""
 
 
 class SubtaskWork(msgspec.Struct, frozen=True):
@@ -87,36 +84,36 @@ class SubtaskWork(msgspec.Struct, frozen=True):
     """Per input channel, in order."""
     state: StateRef | None = None
     previous: str | None = None
-    """The task attempt that won the micro-batch before: its live functions may be reused."""
+    """The task attempt that the last micro-batch published: its open functions may be reused."""
     operator_state: dict[str, bytes] = {}
-    """By operator uid, the version the micro-batch before left; nothing in a job's first."""
+    """By operator uid, the version after the last micro-batch; empty in a job's first."""
     timers: NextTimers = NextTimers()
-    """When its first timers are due, or before that."""
+    """When its first timers are due, or an earlier time."""
     restored: bool = False
-    """Whether the job goes on from a checkpoint, also for an operator that has nothing in it."""
+    """Whether the job was restored, also for an operator without state in the checkpoint."""
 
     @property
     def rows(self) -> int:
-        """How many records wait for it in channels."""
+        """How many records it reads from channels."""
         return sum(s.rows for reads in self.segments.values() for r in reads for s in r.slices)
 
 
 def has_input(work: Sequence[SubtaskWork]) -> bool:
-    """Tell whether any subtask has something to read."""
+    """Return whether any subtask has something to read."""
     return any(w.ranges or w.segments for w in work)
 
 
-class NoticeKind(StrEnum):
-    """What became of a checkpoint."""
+class NotificationKind(StrEnum):
+    """The outcome of a checkpoint."""
 
     COMPLETE = "complete"
     ABORTED = "aborted"
 
 
-class Notice(msgspec.Struct, frozen=True, array_like=True):
-    """Tells functions what became of a checkpoint."""
+class CheckpointNotification(msgspec.Struct, frozen=True, array_like=True):
+    """Notifies functions of the outcome of a checkpoint."""
 
-    kind: NoticeKind
+    kind: NotificationKind
     checkpoint: int
 
 
@@ -124,41 +121,41 @@ class Instruction(msgspec.Struct, frozen=True):
     """One try of one micro-batch of one stage."""
 
     job: str
-    """Names the job among all that a worker may ever serve."""
+    """Identifies the job among all that a worker may ever run."""
     attempt: str
     stage: int
     batch: int
     try_number: int
     work: list[SubtaskWork]
     now: int = 0
-    """Processing time of the try in milliseconds, one and the same for all its records."""
+    """Processing time at the start of the try, in milliseconds."""
     end_of_input: bool = False
     key_slice: tuple[int, int] | None = None
-    """In BATCH mode: take the i-th of n parts of each subtask's key groups."""
+    """In BATCH mode: process the i-th of n parts of each subtask's key groups."""
     checkpoint: int | None = None
-    """The checkpoint that this micro-batch ends at."""
+    """The checkpoint whose barrier ends this micro-batch."""
     passed: int = 0
-    """The highest checkpoint this stage is past, also that it was restored from."""
+    """The highest checkpoint whose barrier this stage has passed, or that it was restored from."""
     snapshot: bool = False
-    """Ask the store for a local snapshot of the version before, when it has been opened."""
-    notices: list[Notice] = []
+    """Take a local snapshot of the last published version when the state has been opened."""
+    notifications: list[CheckpointNotification] = []
     """Delivered in order before the first record; a retried task delivers them again."""
-    time: TimeOrder = TimeOrder()
+    time: MicroBatchTime = MicroBatchTime()
     keep_open: bool = False
-    """Leave functions open at the end of input: notices are still to come."""
+    """Leave functions open at the end of input: more notifications will follow."""
     close: bool = False
-    """Close functions at the end of this micro-batch, though its input was not the last."""
+    """Close functions after this micro-batch, though its input was not the last."""
 
     @property
     def snapshot_id(self) -> int:
-        """The first checkpoint that what this micro-batch leaves behind can be part of.
+        """The first checkpoint that can include the state after this micro-batch.
 
-        Never one that is past: a function that files its work under it, to act when it hears of
-        that checkpoint, would act on what the checkpoint does not hold.
+        Never one whose barrier has passed: a function that files its work under this id, to act
+        when the checkpoint completes, would act on work that the checkpoint does not include.
         """
         if self.checkpoint is not None:
             return self.checkpoint
-        return max([self.passed, *(n.checkpoint for n in self.notices)]) + 1
+        return max([self.passed, *(n.checkpoint for n in self.notifications)]) + 1
 
     @property
     def closes_functions(self) -> bool:
@@ -173,22 +170,25 @@ class ChannelOutput(msgspec.Struct, frozen=True, array_like=True):
     segment: Segment
 
 
-class Home(msgspec.Struct, frozen=True, array_like=True):
-    """Where a subtask ran: next to its state, if it ran there before."""
+class SubtaskLocation(msgspec.Struct, frozen=True, array_like=True):
+    """Where a subtask ran."""
 
     host: str
     directory: str
     """That host's directory of the job's local state."""
     rebuilt: bool = False
-    """Whether its state had to be built there out of all its files."""
+    """Whether its state had to be rebuilt there from the shared files."""
 
-    def is_same(self, other: Home) -> bool:
-        """Whether the two are one place."""
+    def is_same(self, other: SubtaskLocation) -> bool:
+        """Return whether both have the same local state."""
         return (self.host, self.directory) == (other.host, other.directory)
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """What one task attempt did; nothing of it counts until the driver publishes it."""
+    """The result of one task attempt in a micro-batch; unrelated to Flink's AcknowledgeCheckpoint.
+
+    Nothing of it counts until the driver publishes the micro-batch.
+    """
 
     subtask: int
     name: str
@@ -200,28 +200,26 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     """Per sink operator (node id), what its writer staged."""
     state: FileRef | bytes | None = None
     operator_state: dict[str, bytes] = {}
-    """By operator uid, all of what its function keeps: the version this micro-batch leaves."""
+    """By operator uid, all its operator state after this micro-batch."""
     timers: NextTimers = NextTimers()
-    """When the first timers of its keys are due."""
-    times: dict[int, list[UnitTime]] = {}
-    """Per step that makes watermarks, what it has seen."""
+    times: dict[int, list[SplitWatermark]] = {}
+    """Per step that generates watermarks, those of the splits it has seen."""
     snapshot: LocalSnapshot | None = None
-    """What the instruction asked for; None if the backend needs none."""
+    """The local snapshot that was requested; None if the backend needs none."""
     counters: dict[str, dict[str, int]] = {}
     """Per operator uid, what its functions counted."""
-    figures: dict[str, StepFigures] = {}
-    """Per operator uid, what else its functions measured."""
+    figures: dict[str, StepMetrics] = {}
+    """Per operator uid, the other metrics of its functions."""
     changed_fields: dict[str, list[str]] = {}
     """Per operator name, plain fields that changed since `open`."""
     phases: dict[str, float] = {}
-    """Seconds spent, by what for."""
-    home: Home | None = None
+    """Seconds spent in each phase of the task."""
+    location: SubtaskLocation | None = None
     """None if no task ran."""
     failure: bytes | None = None
-    """A pickled PenstockError: the task came to an end that a retry would not change."""
+    """A pickled PenstockError that a retry would not change."""
 
 
 encode = msgspec.msgpack.encode
-decode_instruction = msgspec.msgpack.Decoder(Instruction).decode
 decode_instructions = msgspec.msgpack.Decoder(list[Instruction]).decode
 decode_acknowledgement = msgspec.msgpack.Decoder(Acknowledgement).decode

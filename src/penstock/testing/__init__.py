@@ -1,11 +1,17 @@
-"""For tests of programs: jobs without Spark, scripted sources, failures, and a verifier."""
+"""Tools for testing programs: jobs without Spark, scripted sources and failures, verification."""
 
 from penstock.crash_points import CrashPoint, arm, disarm, reach
 from penstock.testing.inline import run_inline
 from penstock.testing.manual_clock import ManualClock
 from penstock.testing.scripted_failures import ScriptedError, ScriptedFailures
 from penstock.testing.scripted_source import Burst, Idle, Pause, ScriptedSource
-from penstock.testing.verdict import Verdict, compare, finished_files, read_lines, verify
+from penstock.testing.verification import (
+    VerificationResult,
+    compare,
+    finished_files,
+    read_lines,
+    verify,
+)
 
 __all__ = [
     "Burst",
@@ -16,7 +22,7 @@ __all__ = [
     "ScriptedError",
     "ScriptedFailures",
     "ScriptedSource",
-    "Verdict",
+    "VerificationResult",
     "arm",
     "compare",
     "disarm",

@@ -1,7 +1,7 @@
-"""Micro-batches without Spark: every subtask runs in the calling thread, one after the other.
+"""Runs micro-batches without Spark: all subtasks run one after the other in the calling thread.
 
-For tests of functions and of the loops. It runs the same subtask code on the same files and the
-same parcels as Spark does; what it cannot show is another process, another host, or a lost task.
+For tests of functions and of the job's loops. It runs the same subtask code on the same files and
+shuffle records as Spark does, but in a single process, where no task is lost.
 """
 
 from __future__ import annotations
@@ -14,66 +14,56 @@ from pathlib import Path
 from penstock.common import pickling
 from penstock.common.configuration import Configuration
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.graph.groups import Group
 from penstock.graph.plan import Plan
-from penstock.graph.seating import Seating, seating
+from penstock.graph.regions import PipelinedRegion, slot_assignment
 from penstock.ids import StageId
-from penstock.job.launch import LaunchedJob, launch
+from penstock.job.launch import launch
+from penstock.job.launched_job import LaunchedJob
 from penstock.job.submitter import R, W
-from penstock.task.level import Level, by_member
 from penstock.task.messages import Acknowledgement, Instruction, decode_instructions
+from penstock.task.shuffle.level import ShuffleLevel, acknowledgements_by_stage
 
 
 class InlineSubmitter:
     """Runs micro-batches in this process."""
 
-    def __init__(self, groups: tuple[Group, ...], tasks: dict[StageId, bytes]) -> None:
-        self._seatings = {group.head.id: seating(group) for group in groups}
+    def __init__(self, regions: tuple[PipelinedRegion, ...], tasks: dict[StageId, bytes]) -> None:
+        self._slots = {region.head.id: slot_assignment(region) for region in regions}
         self._tasks = tasks
         self._task_attempts = itertools.count()
         self.submitted = 0
         """How many micro-batches were run."""
 
     def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
-        """Run all subtasks; what passes between driver and task is encoded as it would be."""
+        """Run all subtasks; data between driver and tasks is encoded as for Spark."""
         self.submitted += 1
         read = decode_instructions(path.read_bytes())
-        seats = self._seatings[StageId(read[0].stage)]
+        slots = self._slots[StageId(read[0].stage)]
         outgoing: list[tuple[int, bytes]] = []
-        for number in range(len(seats.levels)):
+        for number in range(len(slots.levels)):
             incoming: dict[int, list[bytes]] = {}
-            # A shuffle keeps no order: whoever relies on one shall see it here.
+            # A shuffle does not keep order, so tests should notice code that relies on one.
             for partition, data in reversed(outgoing):
                 incoming.setdefault(partition, []).append(data)
-            outgoing = self._run_level(Level(seats, number, read), seats, incoming)
-        return by_member((data for _, data in outgoing), seats)
+            level, tasks = ShuffleLevel(slots, number, read), self._tasks.__getitem__
+            outgoing = []
+            for partition in range(slots.width(number)):
+                attempt = next(self._task_attempts), 0
+                outgoing += level.run(partition, attempt, tasks, incoming.get(partition, []))
+        return acknowledgements_by_stage((data for _, data in outgoing), slots)
 
-    def _run_level(
-        self, level: Level, seats: Seating, incoming: dict[int, list[bytes]]
-    ) -> list[tuple[int, bytes]]:
-        return [
-            parcel
-            for partition in range(seats.width(level.number))
-            for parcel in level.run(
-                partition,
-                (next(self._task_attempts), 0),
-                self._tasks.__getitem__,
-                incoming.get(partition, []),
-            )
-        ]
-
-    def each(
+    def run_per_subtask(
         self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
     ) -> list[R]:
-        """Call the function right here; what passes is pickled as it would be."""
-        made = []
+        """Call the function in this thread; function and work are pickled as for Spark."""
+        results = []
         for one in work:
-            call, given = pickling.loads(pickling.dumps((function, one)))
-            made.append(call(given, next(self._task_attempts)))
-        return made
+            call, copy = pickling.loads(pickling.dumps((function, one)))
+            results.append(call(copy, next(self._task_attempts)))
+        return results
 
     def cancel(self) -> None:
-        """Do nothing: a running micro-batch ends soon."""
+        """Do nothing: a running micro-batch ends by itself."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -82,9 +72,9 @@ class InlineSubmitter:
 def run_inline(
     env: StreamExecutionEnvironment, clock: Callable[[], float] = time.time
 ) -> StreamExecutionEnvironment:
-    """Let an environment run its jobs in this process, without Spark.
+    """Make an environment run its jobs in this process, without Spark.
 
-    ``clock`` tells processing time; with a `ManualClock` it passes when the test says so.
+    ``clock`` returns the processing time; a `ManualClock` lets the test control it.
     """
 
     def launch_inline(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
@@ -92,7 +82,7 @@ def run_inline(
             plan,
             configuration,
             batch_mode,
-            lambda groups, _job, tasks: InlineSubmitter(groups, tasks),
+            lambda regions, _job, tasks: InlineSubmitter(regions, tasks),
             clock=clock,
         )
 

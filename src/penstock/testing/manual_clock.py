@@ -1,17 +1,15 @@
-"""A clock that only moves when it is told to."""
+"""A clock that a test moves by hand."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
-    """Tells the time in seconds, like `time.time`; any thread may ask it or move it.
+    """Returns the time in seconds, like `time.time`; any thread may read or move it.
 
-    Whoever waits for a time to come registers with `when_moved`.
+    Code that waits for a time registers a listener with `when_moved`.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -25,9 +23,9 @@ class ManualClock:
             return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, then tell everybody who waits for it."""
+        """Move the clock forward, then call all listeners."""
         if seconds < 0:
-            message = f"a clock that is advanced goes forward; got {seconds!r} s"
+            message = f"advance() moves the clock forward; got {seconds!r} s"
             raise ValueError(message)
         with self._lock:
             self._now += seconds
@@ -36,7 +34,7 @@ class ManualClock:
             listener()
 
     def set_back(self, seconds: float) -> None:
-        """Let the clock jump back, as a wall clock may that was wrong; nobody is told."""
+        """Move the clock back, like a wall clock that is corrected; listeners are not called."""
         with self._lock:
             self._now -= seconds
 

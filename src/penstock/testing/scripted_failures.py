@@ -1,4 +1,4 @@
-"""A function that fails when it is told to, and remembers over restarts that it did."""
+"""A function that fails at chosen records, once each, also across restarts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Any
 
 from penstock.datastream.functions import MapFunction
 
-__all__ = ["ScriptedError", "ScriptedFailures"]
-
 
 class ScriptedError(Exception):
-    """Raised by a function because its script says so; the number of the record is in `args`."""
+    """Raised by `ScriptedFailures`; the number of the record is in `args`."""
 
 
 class ScriptedFailures(MapFunction[Any, Any]):
-    """Passes every value on, but raises `ScriptedError` at some records, each time once.
+    """Returns every value unchanged, but raises `ScriptedError` once at each chosen record.
 
-    `on` are numbers of records, 1 the first. They are counted over all subtasks, processes,
-    attempts and runs, in a file below `directory`; records that come again after a restart
-    count again. So a number that has failed is never met again, whoever dies when.
+    `on` are numbers of records, starting at 1. Records are counted over all subtasks, processes,
+    attempts and runs, in a file below `directory`; records that are processed again after a
+    restart count again. So no number occurs twice, and a failure never repeats.
     """
 
     def __init__(self, directory: str | os.PathLike[str], on: Collection[int]) -> None:
@@ -29,14 +27,14 @@ class ScriptedFailures(MapFunction[Any, Any]):
         self._on = frozenset(on)
 
     def map(self, value: Any) -> Any:
-        """Count the record, and raise if it is one of those."""
+        """Count the record, and raise if its number was chosen."""
         number = self._count()
         if number in self._on:
             raise ScriptedError(number)
         return value
 
     def _count(self) -> int:
-        # Appending is atomic among processes, and leaves the offset behind one's own byte.
+        # Appending is atomic across processes, and moves the offset after the appended byte.
         file = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(file, b".")

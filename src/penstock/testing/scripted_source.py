@@ -1,4 +1,4 @@
-"""A source that plays a script: bursts of records, pauses, silence, an end."""
+"""A source that follows a script: bursts of records, pauses, idleness, an end."""
 # ruff: noqa: D102 - the contract documents the methods of a source
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.source import (
+from penstock.connectors.contracts.source import (
     CHUNK_RECORDS,
     Boundedness,
     Chunk,
     EnumeratorContext,
-    Plan,
+    ReadPlan,
     Source,
     SourceEnumerator,
     SplitRange,
@@ -25,26 +25,24 @@ from penstock.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
 
-__all__ = ["Burst", "Idle", "Pause", "ScriptedSource"]
-
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Records that are there all at once; the job takes them as fast as it can."""
+    """Records that are all available at once; the job reads them as fast as it can."""
 
     records: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing for some seconds, from the moment the job has taken what came before."""
+    """No records for some seconds, after the job has planned everything before."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing any more, and no end either: the last step of a split that stays open."""
+    """No more records, but no end either: the last step of a split that stays open."""
 
 
 Step = Burst | Pause | Idle
@@ -52,12 +50,12 @@ Script = Sequence[Step]
 
 
 class ScriptedSource(Source):
-    """Plays one script per split; ends when all splits have, unless one of them stays idle.
+    """Follows one script per split; ends when all splits have ended, unless one stays idle.
 
-    A split's position is the number of its records given out, and the same position always
-    brings the same records. A source that goes on from a position has the pauses before it behind
-    it. Splits are dealt out to the subtasks in the order of `scripts`, so that each is read in
-    order.
+    The position of a split is the number of its records that were planned; the records after a
+    position are always the same. A source that resumes at a position skips the pauses before it.
+    Splits are assigned to subtasks round-robin in the order of `scripts`, so that each split is
+    read in order.
     """
 
     def __init__(
@@ -70,13 +68,13 @@ class ScriptedSource(Source):
         self._scripts = {split: tuple(script) for split, script in splits.items()}
         for split, script in self._scripts.items():
             if any(isinstance(step, Idle) for step in script[:-1]):
-                message = f"split {split!r} has steps behind Idle(), which never ends"
+                message = f"split {split!r} has steps after Idle(), which never ends"
                 raise ValueError(message)
         self._type_info = type_info
         self._clock = clock
 
     def __getstate__(self) -> dict[str, Any]:
-        # A clock that is moved by hand belongs to the test; tasks only read ranges.
+        # A manual clock belongs to the test; tasks only read ranges.
         return {**self.__dict__, "_clock": None}
 
     def boundedness(self) -> Boundedness:
@@ -107,7 +105,7 @@ class ScriptedSource(Source):
 
 
 class _Player:
-    """One split: which step of its script it is at."""
+    """The progress of one split in its script."""
 
     def __init__(self, script: Script, clock: Callable[[], float]) -> None:
         self._script = script
@@ -118,23 +116,22 @@ class _Player:
         self.position = 0
 
     def start(self, position: int) -> None:
-        """Go to a position; what lies before it is over."""
+        """Move to a position, without the pauses before it."""
         self._enter(0)
         while self.position < position:
-            self._skip_pauses()
-            if self._step == len(self._script) or isinstance(self._script[self._step], Idle):
+            if self.has_ended or isinstance(self._script[self._step], Idle):
                 message = f"the script has no record {position}: it ends at {self.position}"
                 raise ValueError(message)
             self.take(min(self._left, position - self.position))
 
     def available(self) -> int:
-        """Return how many records may be taken now."""
+        """Return how many records can be planned now."""
         while (seconds := self.seconds_to_wait()) == 0 and self._left == 0 and not self.has_ended:
             self._enter(self._step + 1)
         return self._left if seconds == 0 else 0
 
     def take(self, records: int) -> tuple[int, int]:
-        """Step behind some of the available records; return the range."""
+        """Move past some of the available records; return their range."""
         start = self.position
         self.position += records
         self._left -= records
@@ -143,7 +140,7 @@ class _Player:
         return start, self.position
 
     def seconds_to_wait(self) -> float | None:
-        """Return when there may be more; None if only the end of the script is left, or silence."""
+        """Return when there may be more; None if the script has ended or is idle."""
         if self.has_ended or isinstance(self._script[self._step], Idle):
             return None
         if self._resumes is None:
@@ -152,7 +149,7 @@ class _Player:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the script is at its end."""
+        """Whether the script has ended."""
         return self._step == len(self._script)
 
     def _enter(self, step: int) -> None:
@@ -166,12 +163,6 @@ class _Player:
                     self._enter(step + 1)
             case Pause(seconds):
                 self._resumes = self._clock() + seconds
-            case Idle():
-                pass
-
-    def _skip_pauses(self) -> None:
-        while not self.has_ended and isinstance(self._script[self._step], Pause):
-            self._enter(self._step + 1)
 
 
 class _Enumerator(SourceEnumerator):
@@ -186,10 +177,10 @@ class _Enumerator(SourceEnumerator):
         for split, player in self._players.items():
             player.start(positions.get(split, 0))
 
-    def plan(self, max_records: int) -> Plan:
-        plan: Plan = [[] for _ in range(self._parallelism)]
+    def plan(self, max_records: int) -> ReadPlan:
+        plan: ReadPlan = [[] for _ in range(self._parallelism)]
         left = max_records
-        # Those with the least behind them first, so that no split waits for another's end.
+        # The split with the fewest planned records first, so that no split waits for another's end.
         for split, player in sorted(self._players.items(), key=lambda item: item[1].position):
             records = min(player.available(), left)
             if records:

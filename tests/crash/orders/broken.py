@@ -1,28 +1,28 @@
 """Sinks broken on purpose, in one rule each: what the verifier must notice.
 
-`PENSTOCK_TEST_BREAK` names those a driver of the orders pipeline shall run with.
+`PENSTOCK_TEST_BREAK` names those that a driver of the orders pipeline runs with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from penstock.connectors.kafka.marker import Marker
-from penstock.connectors.kafka.sink_committer import KafkaCommitter
-from penstock.connectors.postgres import preparing
+from penstock.connectors.kafka.sink.commit_marker import CommitMarker
+from penstock.connectors.kafka.sink.committer import KafkaCommitter
+from penstock.connectors.postgres.transactions import prepared
 
 BREAK = "PENSTOCK_TEST_BREAK"
 
 
 def publish_again() -> None:
-    """Publish whatever is asked for, without a look at the marker."""
-    Marker.covers = lambda *_: False  # type: ignore[method-assign]
-    KafkaCommitter._forget = lambda *_: None  # type: ignore[method-assign]
+    """Publish everything, without reading the marker."""
+    CommitMarker.covers = lambda *_: False  # type: ignore[method-assign]
+    KafkaCommitter._delete_files = lambda *_: None  # type: ignore[method-assign]
 
 
 def leave_orphans() -> None:
     """Leave alone what an attempt that died had prepared."""
-    preparing._roll_back = lambda *_: None
+    prepared._roll_back = lambda *_: None
 
 
 BROKEN: dict[str, Callable[[], None]] = {

@@ -34,7 +34,7 @@ class Order(NamedTuple):
 
     @property
     def partition(self) -> int:
-        """Where it lies in the topic: all orders of a customer in one partition."""
+        """Its partition in the topic: all orders of a customer are in one."""
         return int(self.customer[1:]) % PARTITIONS
 
 
@@ -72,7 +72,7 @@ def totals(made: Iterable[Order]) -> Iterator[Total]:
 
 
 def stops(made: Iterable[Order]) -> list[int]:
-    """Count the orders of each partition: where the job shall stop."""
+    """Count the orders of each partition: where the job stops."""
     counts = [0] * PARTITIONS
     for order in made:
         counts[order.partition] += 1

@@ -82,7 +82,7 @@ class KillServer(Fault):
 
 @dataclass(frozen=True, slots=True)
 class StopServer(Fault):
-    """A server stands still for longer than its clients wait, and then goes on."""
+    """A server is paused for longer than its clients wait, and then resumed."""
 
     part: Part
     seconds: float
@@ -160,7 +160,7 @@ class LostCommit(Fault):
     part: Part
     loss: Loss = Loss.ANSWER
     and_driver: bool = False
-    """Whether the driver dies too, and so never asks what became of it."""
+    """Whether the driver dies too, and so never learns the result."""
 
     def strike(self, run: Run) -> None:
         proxy = run.world.proxy(self.part)
@@ -177,10 +177,10 @@ class LostCommit(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DiskFull(Fault):
-    """The disk of the broker is full, until somebody makes it larger and starts the broker."""
+    """The disk of the broker is full, until space is freed and the broker is started."""
 
     seconds: float
-    """Behind the death of the broker, or behind the time in which it should have died."""
+    """After the death of the broker, or after the time in which it should have died."""
 
     def strike(self, run: Run) -> None:
         disk, broker = run.world.disk, run.world.broker

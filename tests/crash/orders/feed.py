@@ -18,8 +18,8 @@ SLOWEST_DELIVERY_S = 60.0
 class Feed:
     """Writes orders in their order, at a pace, up to as many as were released.
 
-    The producer is idempotent and never gives up a record, so each one comes to lie where the
-    generator says, whoever kills the broker in between.
+    The producer is idempotent and never gives up a record, so each one gets the place that the
+    generator determines, even if the broker is killed.
     """
 
     def __init__(self, bootstrap: str, topic: str, made: Sequence[Order], pause_s: float) -> None:

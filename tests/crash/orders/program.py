@@ -1,7 +1,7 @@
-"""The job: `python -m tests.crash.orders.program VARIANT.json` starts it or goes on.
+"""The job: `python -m tests.crash.orders.program VARIANT.json` starts or resumes it.
 
 Orders from Kafka → number and total of each customer → Kafka and PostgreSQL, both exactly once. It
-ends by itself at offsets that are known from the beginning. Whoever starts it again after a kill
+ends by itself at offsets that are known from the beginning. Starting it again after a kill
 says nothing new.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.common import Configuration, Row, SerializationSchema, Types, WatermarkStrategy
-from penstock.common.checkpoint_options import CHECKPOINT_HISTORY
+from penstock.common.config.checkpoint_options import CHECKPOINT_HISTORY
 from penstock.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.connectors.base import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import (
@@ -38,7 +38,7 @@ from tests.crash.orders.broken import break_as_told
 
 JOB = "orders"
 FREEZE_AT = "PENSTOCK_TEST_FREEZE_AT"
-"""`point:nth`: where the process stops and waits for somebody to let it go on."""
+"""`point:nth`: where the process stops and waits until the test lets it continue."""
 
 ORDER = Types.ROW_NAMED(
     ["id", "customer", "cents", "note"],

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from penstock.checkpoint.job_dir import JobDir
-from penstock.checkpoint.journal import Journal, JournalState
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.ids import JobKey
 from tests.crash.driver import Driver
 from tests.crash.orders.broken import BREAK
@@ -35,7 +36,7 @@ class OrdersDriver(Driver):
 
 
 class Run:
-    """The job while it runs; whoever waits here keeps it running.
+    """The job while it runs; waiting here also restarts it when it dies.
 
     A driver that died is started again, as an operator would do it. With `supervised` its
     supervisor does that, and only a supervisor that gave up is started again.
@@ -68,12 +69,12 @@ class Run:
 
     @property
     def driver(self) -> Driver:
-        """The driver in office."""
+        """The current driver."""
         assert self._driver is not None
         return self._driver
 
     def start(self, environment: Mapping[str, str] | None = None) -> Driver:
-        """Start a driver; whoever was in office before has died or is a zombie."""
+        """Start a driver; the one before has died or is a zombie."""
         assert self.starts < MOST_STARTS, f"it died too often:\n{self.gave_up[-3:]}"
         self.starts += 1
         environment = {**self._environment, **(environment or {})}
@@ -92,7 +93,7 @@ class Run:
         if self.has_finished or self.driver.is_running:
             return
         code = self.driver.wait()
-        # One that died behind the last word of the journal must not begin anew.
+        # A job that died after its last journal entry must not be started again.
         if code == 0 or self.journal.is_over:
             self.has_finished = True
             return
@@ -147,7 +148,7 @@ class Run:
             self.feed.release(self.feed.released + int(left * TRICKLE_SHARE * TRICKLE_EVERY_S))
 
     def close(self) -> None:
-        """Leave no process behind."""
+        """End all processes."""
         self.feed.close()
         for driver in self._others:
             with suppress(Exception):

@@ -26,7 +26,7 @@ from tests.crash.orders.faults import (
 )
 from tests.crash.orders.program import Variant
 from tests.crash.orders.run import Run
-from tests.crash.orders.verifier import judge, look
+from tests.crash.orders.verifier import look, verify_output
 from tests.crash.orders.world import Part, World
 
 EVENTS = 200_000
@@ -60,7 +60,7 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When the next fault strikes: so many checkpoints and seconds behind the one before."""
+    """When the next fault strikes: this many checkpoints and seconds after the one before."""
 
     checkpoints: int
     seconds: float
@@ -137,7 +137,7 @@ class Outcome:
 
 
 def play(schedule: Schedule, world: World, directory: Path, events: int = EVENTS) -> Outcome:
-    """Run the job through its faults and to its end, then judge both of its ends."""
+    """Run the job through its faults and to its end, then verify both of its ends."""
     began = time.monotonic()
     made = orders(schedule.seed, events)
     run: Run | None = None
@@ -148,7 +148,7 @@ def play(schedule: Schedule, world: World, directory: Path, events: int = EVENTS
         found = look(
             world.broker.direct, variant.orders, variant.totals, variant.dsn, variant.table
         )
-        complaint = str(judge(made, found))
+        complaint = str(verify_output(made, found))
     except Exception as error:
         # Whatever it was, it belongs into this schedule's line and not into the way of the others.
         complaint = str(error) if isinstance(error, AssertionError) else repr(error)
@@ -170,7 +170,7 @@ def play(schedule: Schedule, world: World, directory: Path, events: int = EVENTS
 def _play(schedule: Schedule, run: Run, events: int) -> None:
     """Half of the orders are there before, the rest trickles in while things go wrong.
 
-    Some are held back until the last fault has struck, so that the job cannot end before.
+    Some are kept until the last fault has happened, so that the job cannot end before.
     """
     run.feed.write(events // 2)
     run.start()

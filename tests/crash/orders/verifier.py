@@ -1,6 +1,6 @@
-"""Judges both ends of the orders pipeline; plain clients, and nothing of the engine.
+"""Verifies both ends of the orders pipeline with plain clients; uses nothing of the engine.
 
-`judge` is a pure function of what was found, `look` finds it.
+`verify_output` is a pure function of what `look` finds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What lies at both ends when the job is over."""
+    """The contents of both ends after the job has ended."""
 
     orders: Sequence[Sequence[int]]
     """Ids of the orders in each partition of the input."""
@@ -32,14 +32,14 @@ class Found:
     rows: Sequence[Total]
     """The table, in no order."""
     prepared: Sequence[str] = ()
-    """Prepared transactions of the database that nobody has finished."""
+    """Prepared transactions that were neither committed nor rolled back."""
     unstable: Sequence[int] = ()
-    """How many records of each partition of the output are behind an open transaction."""
+    """How many records of each output partition come after an open transaction."""
 
 
 @dataclass(slots=True)
 class Complaints:
-    """All that is wrong, by kind; `str()` tells it in one line with examples."""
+    """Everything that is wrong, by kind; `str()` is one line with examples."""
 
     kinds: dict[str, list[object]] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class Complaints:
         )
 
 
-def judge(made: Sequence[Order], found: Found) -> Complaints:
+def verify_output(made: Sequence[Order], found: Found) -> Complaints:
     """Compare what was found with what there has to be."""
     complaints = Complaints()
     for partition, ids in enumerate(found.orders):
@@ -71,7 +71,7 @@ def judge(made: Sequence[Order], found: Found) -> Complaints:
     _compare("topic", expected, shown, complaints)
     _compare("table", expected, found.rows, complaints)
     _order(found.totals, complaints)
-    complaints.add("prepared transactions left behind", found.prepared)
+    complaints.add("prepared transactions left open", found.prepared)
     complaints.add(
         "partitions with an open transaction",
         (f"{count} records of {p}" for p, count in enumerate(found.unstable) if count),
@@ -113,8 +113,8 @@ def _order(partitions: Sequence[Sequence[Total]], complaints: Complaints) -> Non
             if place.setdefault(total.customer, number) != number:
                 complaints.add("in another partition than others of its customer", [total])
             if total.n != last.get(total.customer, 0) + 1:
-                behind = last.get(total.customer, 0)
-                complaints.add("out of order", [f"{total} behind number {behind}"])
+                previous = last.get(total.customer, 0)
+                complaints.add("out of order", [f"{total} after number {previous}"])
             last[total.customer] = total.n
 
 
@@ -150,8 +150,8 @@ def _ends(bootstrap: str, topic: str, level: IsolationLevel) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     partitions = admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(topic, number): latest for number in partitions}
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=PATIENCE_S)
+    requests = {TopicPartition(topic, number): latest for number in partitions}
+    answers = admin.list_offsets(requests, isolation_level=level, request_timeout=PATIENCE_S)
     return {where.partition: answer.result().offset for where, answer in answers.items()}
 
 
@@ -174,7 +174,7 @@ def _values(bootstrap: str, topic: str) -> list[list[bytes]]:
         open_: set[int | None] = set(partitions)
         deadline = time.monotonic() + PATIENCE_S
         while open_:
-            # It waits for as many messages as it was asked for, or for the whole time.
+            # It waits for the requested number of messages, or for the whole timeout.
             messages = consumer.consume(10_000, 0.2)
             if messages:
                 deadline = time.monotonic() + PATIENCE_S

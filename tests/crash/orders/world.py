@@ -1,4 +1,4 @@
-"""Where the job runs: a broker on a small disk and a database, each behind a proxy."""
+"""Where the job runs: a broker on a small disk and a database, each with a proxy before it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class World:
         self._directory = directory
         self._open = ExitStack()
         self.disk: SmallDisk | None = None
-        """Where the broker keeps its data, None if this machine lets nobody have a small disk."""
+        """Where the broker keeps its data, None if this machine cannot mount a small disk."""
         self.no_disk = ""
         """Why there is none."""
 

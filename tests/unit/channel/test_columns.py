@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.channel.columns import Layout, decoder_for, encoder_for
+from penstock.channel.columns import RecordLayout, decoder_for, encoder_for
 from penstock.common import Row, RowKind, Types
 from penstock.common.typeinfo import TypeInformation
 from penstock.errors import TypeMismatchError
@@ -17,7 +17,7 @@ def through(records: list[Any], type_info: TypeInformation | None = None) -> lis
     return decoder_for(type_info)(*encoder_for(type_info)(records))
 
 
-def layout_of(records: list[Any], type_info: TypeInformation | None = None) -> Layout:
+def layout_of(records: list[Any], type_info: TypeInformation | None = None) -> RecordLayout:
     return encoder_for(type_info)(records)[0]
 
 
@@ -102,20 +102,20 @@ def test_untyped_records_come_back_as_they_were(records: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("records", "layout"),
     [
-        (["a", "b"], Layout.SCALAR),
-        ([1, 2], Layout.SCALAR),
-        ([("a", 1.5), ("b", 2.5)], Layout.TUPLE),
-        ([1, True], Layout.PICKLE),
-        ([1, None], Layout.PICKLE),
-        ([2**63], Layout.PICKLE),
-        (["\ud800"], Layout.PICKLE),
-        ([("a", 1), ("b", 2**70)], Layout.PICKLE),
-        ([(), ()], Layout.PICKLE),
-        ([[1], [2]], Layout.PICKLE),
+        (["a", "b"], RecordLayout.SCALAR),
+        ([1, 2], RecordLayout.SCALAR),
+        ([("a", 1.5), ("b", 2.5)], RecordLayout.TUPLE),
+        ([1, True], RecordLayout.PICKLE),
+        ([1, None], RecordLayout.PICKLE),
+        ([2**63], RecordLayout.PICKLE),
+        (["\ud800"], RecordLayout.PICKLE),
+        ([("a", 1), ("b", 2**70)], RecordLayout.PICKLE),
+        ([(), ()], RecordLayout.PICKLE),
+        ([[1], [2]], RecordLayout.PICKLE),
     ],
 )
 def test_untyped_records_are_columns_where_nothing_is_lost(
-    records: list[Any], layout: Layout
+    records: list[Any], layout: RecordLayout
 ) -> None:
     assert layout_of(records) is layout
     assert through(records) == records
@@ -152,19 +152,19 @@ PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
 @pytest.mark.parametrize(
     ("record", "type_info", "text"),
     [
-        (("a", "x"), PAIR, "field 'f1' does not fit its declared type Integer; got 'x'"),
+        (("a", "x"), PAIR, "field 'f1' does not match its declared type Integer; got 'x'"),
         (
             ("a", 2**40),
             PAIR,
-            "field 'f1' does not fit its declared type Integer; got 1099511627776",
+            "field 'f1' does not match its declared type Integer; got 1099511627776",
         ),
-        (("a",), PAIR, "the record does not fit"),
-        (["a", 1], PAIR, "the record does not fit"),
-        (Row(name="a", years=1), NAMED, "the record does not fit"),
-        (1, Types.STRING(), "the record does not fit its declared type String; got 1"),
+        (("a",), PAIR, "the record does not match"),
+        (["a", 1], PAIR, "the record does not match"),
+        (Row(name="a", years=1), NAMED, "the record does not match"),
+        (1, Types.STRING(), "the record does not match its declared type String; got 1"),
         (True, Types.INT(), "got True"),
-        (1e300, Types.FLOAT(), "the record does not fit its declared type Float; got 1e+300"),
-        ("\ud800", Types.STRING(), "the record does not fit its declared type String"),
+        (1e300, Types.FLOAT(), "the record does not match its declared type Float; got 1e+300"),
+        ("\ud800", Types.STRING(), "the record does not match its declared type String"),
         (None, Types.LONG(), "got None"),
     ],
 )

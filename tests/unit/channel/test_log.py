@@ -44,7 +44,7 @@ def test_the_end_of_input_does_not_count_against_the_bound() -> None:
     assert not log.is_full()
 
 
-def test_the_end_is_known_before_and_after_it_was_consumed() -> None:
+def test_the_end_of_input_is_known_before_and_after_it_is_consumed() -> None:
     log = ChannelLog(UNBOUNDED)
     log.append(data(1))
     assert (log.is_complete(), log.has_ended) == (False, False)
@@ -54,7 +54,7 @@ def test_the_end_is_known_before_and_after_it_was_consumed() -> None:
     assert (log.is_complete(), log.has_ended, log.pending()) == (True, True, ())
 
 
-def test_barriers_come_behind_the_end_and_count_against_no_bound() -> None:
+def test_barriers_after_the_end_count_against_no_bound() -> None:
     log = ChannelLog(Bounds(1, 1))
     for entry in (END_OF_INPUT, barrier(CheckpointId(1)), barrier(CheckpointId(2))):
         log.append(entry)
@@ -64,7 +64,7 @@ def test_barriers_come_behind_the_end_and_count_against_no_bound() -> None:
     assert log.has_ended
 
 
-def test_a_log_knows_the_bytes_that_wait_in_it() -> None:
+def test_a_log_knows_its_pending_bytes() -> None:
     log = ChannelLog(UNBOUNDED)
     for entry in (data(1, size=10), barrier(CheckpointId(1)), data(1, size=5)):
         log.append(entry)
@@ -85,13 +85,13 @@ def test_a_log_knows_the_bytes_that_wait_in_it() -> None:
         ([data(11), END_OF_INPUT], 2),
     ],
 )
-def test_a_micro_batch_takes_whole_entries_while_they_fit(entries: list[Entry], taken: int) -> None:
+def test_a_micro_batch_reads_whole_entries_while_they_fit(entries: list[Entry], taken: int) -> None:
     assert entries_to_take(entries, max_records=10) == taken
 
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, 50), max_size=8), st.integers(1, 60))
-def test_more_than_the_limit_is_taken_only_as_a_first_entry(rows: list[int], limit: int) -> None:
+def test_only_a_first_entry_may_exceed_the_limit(rows: list[int], limit: int) -> None:
     entries = [data(n) for n in rows]
     count = entries_to_take(entries, limit)
     assert (count > 0) == bool(entries)
@@ -99,6 +99,6 @@ def test_more_than_the_limit_is_taken_only_as_a_first_entry(rows: list[int], lim
     assert count == len(rows) or sum(rows[: count + 1]) > limit
 
 
-def test_a_limit_on_entries_holds_back_data_but_not_the_end_of_input() -> None:
+def test_a_limit_on_entries_limits_data_but_not_the_end_of_input() -> None:
     assert entries_to_take([data(1), data(1), END_OF_INPUT], 10, most=1) == 1
     assert entries_to_take([data(1), END_OF_INPUT], 10, most=1) == 2

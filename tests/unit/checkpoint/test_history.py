@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint.event_log import CheckpointEvent, CheckpointEventLog, CheckpointEventRecord
 from penstock.checkpoint.history import (
-    CheckpointRecord,
+    CheckpointStats,
+    CheckpointStatus,
     ExceptionRecord,
     History,
-    OperatorRecord,
-    RecordStatus,
+    OperatorStats,
     Recovery,
 )
-from penstock.checkpoint.metadata import ChannelStats, SubtaskStats
-from penstock.checkpoint.storage import LocalStorage
-from penstock.checkpoint.story import Story, StoryEvent, StoryLine
+from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.checkpoint.storage.metadata import ChannelStats, SubtaskStats
 from penstock.ids import CheckpointId
 
 
-def record(n: int, status: RecordStatus = RecordStatus.COMPLETED) -> CheckpointRecord:
-    return CheckpointRecord(n, "checkpoint", status, "a1", 1.0)
+def record(n: int, status: CheckpointStatus = CheckpointStatus.COMPLETED) -> CheckpointStats:
+    return CheckpointStats(n, "checkpoint", status, "a1", 1.0)
 
 
 def recovery(n: int) -> Recovery:
@@ -38,40 +38,40 @@ def history(tmp_path: Path) -> History:
 # -- stories ------------------------------------------------------------------------------------
 
 
-def test_a_story_has_its_lines_in_the_order_they_were_told() -> None:
+def test_an_event_log_has_its_events_in_order() -> None:
     times = count(1)
-    story = Story(CheckpointId(7), lambda: float(next(times)))
-    story.tell(StoryEvent.TRIGGERED)
-    story.tell(StoryEvent.INPUT_HELD, "count", "from map: 12 B")
+    story = CheckpointEventLog(CheckpointId(7), lambda: float(next(times)))
+    story.record(CheckpointEvent.TRIGGERED)
+    story.record(CheckpointEvent.INPUT_BLOCKED, "count", "from map: 12 B")
     assert story.checkpoint == 7
-    assert story.lines() == [
-        StoryLine(1.0, StoryEvent.TRIGGERED, None, ""),
-        StoryLine(2.0, StoryEvent.INPUT_HELD, "count", "from map: 12 B"),
+    assert story.records() == [
+        CheckpointEventRecord(1.0, CheckpointEvent.TRIGGERED, None, ""),
+        CheckpointEventRecord(2.0, CheckpointEvent.INPUT_BLOCKED, "count", "from map: 12 B"),
     ]
 
 
-def test_a_story_loses_no_line_of_any_thread() -> None:
-    story = Story(CheckpointId(1))
+def test_an_event_log_loses_no_event_of_any_thread() -> None:
+    story = CheckpointEventLog(CheckpointId(1))
 
     def tell(stage: str) -> None:
         for n in range(100):
-            story.tell(StoryEvent.BARRIER_SEEN, stage, str(n))
+            story.record(CheckpointEvent.BARRIER_SEEN, stage, str(n))
 
     threads = [threading.Thread(target=tell, args=(stage,)) for stage in "abc"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    told = story.lines()
+    told = story.records()
     for stage in "abc":
         assert [line.detail for line in told if line.stage == stage] == list(map(str, range(100)))
     assert [line.time for line in told] == sorted(line.time for line in told)
 
 
-def test_lines_given_out_do_not_change_any_more() -> None:
-    story = Story(CheckpointId(1))
-    before = story.lines()
-    story.tell(StoryEvent.TRIGGERED)
+def test_returned_events_do_not_change_any_more() -> None:
+    story = CheckpointEventLog(CheckpointId(1))
+    before = story.records()
+    story.record(CheckpointEvent.TRIGGERED)
     assert before == []
 
 
@@ -79,11 +79,14 @@ def test_lines_given_out_do_not_change_any_more() -> None:
 
 
 def test_a_record_survives_the_driver(tmp_path: Path) -> None:
-    whole = CheckpointRecord(
-        7, "savepoint", RecordStatus.FAILED, "a2", 1.0, 2.0, 3, 4,
-        [OperatorRecord("u", "map", [SubtaskStats(1.0)], [ChannelStats("s", "src", 0, 1, 2, 3)])],
+    whole = CheckpointStats(
+        7, "savepoint", CheckpointStatus.FAILED, "a2", 1.0, 2.0, 3, 4,
+        [OperatorStats("u", "map", [SubtaskStats(1.0)], [ChannelStats("s", "src", 0, 1, 2, 3)])],
         "/chk-7", "it took too long",
-        [StoryLine(1.0, StoryEvent.ABORTED, "map", "late"), StoryLine(2.0, StoryEvent.SWITCHED)],
+        [
+            CheckpointEventRecord(1.0, CheckpointEvent.ABORTED, "map", "late"),
+            CheckpointEventRecord(2.0, CheckpointEvent.SWITCHED),
+        ],
         "unaligned", 5, 6,
     )  # fmt: skip
     History(LocalStorage(tmp_path)).write(whole)
@@ -92,8 +95,8 @@ def test_a_record_survives_the_driver(tmp_path: Path) -> None:
 
 
 def test_a_later_record_of_a_checkpoint_takes_the_place_of_an_earlier(history: History) -> None:
-    history.write(record(1, RecordStatus.PENDING))
-    history.write(record(1, RecordStatus.COMPLETED))
+    history.write(record(1, CheckpointStatus.PENDING))
+    history.write(record(1, CheckpointStatus.COMPLETED))
     assert history.checkpoints() == [record(1)]
 
 
@@ -119,7 +122,7 @@ def test_a_record_of_an_older_version_is_read(history: History, tmp_path: Path) 
         '"operators":[{"uid":"u","name":"map","stats":[{"start_delay_s":1.0}]}]}'
     )
     (found,) = history.checkpoints()
-    assert (found.barriers, found.bytes_held, found.in_flight_bytes) == ("aligned", 0, 0)
+    assert (found.barriers, found.blocked_bytes, found.in_flight_bytes) == ("aligned", 0, 0)
     assert found.operators[0].channels == []
 
 

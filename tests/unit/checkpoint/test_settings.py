@@ -169,7 +169,7 @@ def test_state_may_go_into_the_metadata_of_a_directory() -> None:
             },
             "max-concurrent-checkpoints is 2.*set it to 1",
         ),
-        ({"heartbeat.interval": "1 min"}, "a living driver counts as dead; got 50 s and 60 s"),
+        ({"heartbeat.interval": "1 min"}, "a running driver is taken for dead; got 50 s and 60 s"),
     ],
 )
 def test_contradictions_are_refused_with_a_sentence(

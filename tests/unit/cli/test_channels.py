@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.channels import _barriers, _status
+from penstock.cli.commands.channels import _barriers, _status
 from penstock.common import ChannelInfo, JobClient
-from tests.unit.cli.jobs_by_hand import end, endless_job, job_by_hand, json_of, penstock
+from tests.unit.cli.job_fixtures import end, endless_job, job_directory, json_of, penstock
 
 
 @pytest.fixture
@@ -30,30 +30,30 @@ def test_the_channels_of_a_running_job_are_shown(client: JobClient, tmp_path: Pa
     assert row.startswith("Map -> KEYED PROCESS      1  hash ")
 
 
-def test_of_a_job_that_nobody_drives_there_are_none_to_see(tmp_path: Path) -> None:
-    job_by_hand(tmp_path, "count")
+def test_channels_of_a_job_without_a_driver_cannot_be_shown(tmp_path: Path) -> None:
+    job_directory(tmp_path, "count")
     result = penstock("channels", "count", "--dir", tmp_path)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "nobody drives job 'count': it is SUSPENDED" in result.stderr
+    assert "No driver is running job 'count': its status is SUSPENDED." in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("waiting", "said"), [([], "-"), ([7], "7"), ([5, 6, 7], "5, 6, 7"), ([1, 2, 5, 9], "1 … 9")]
+    ("waiting", "text"), [([], "-"), ([7], "7"), ([5, 6, 7], "5, 6, 7"), ([1, 2, 5, 9], "1 … 9")]
 )
-def test_many_barriers_are_said_in_short(waiting: list[int], said: str) -> None:
-    assert _barriers(waiting) == said
+def test_many_barriers_are_abbreviated(waiting: list[int], text: str) -> None:
+    assert _barriers(waiting) == text
 
 
 @pytest.mark.parametrize(
-    ("held_at", "is_full", "has_ended", "said"),
+    ("blocked_at", "is_full", "has_ended", "text"),
     [
         (None, False, False, "open"),
-        (7, True, False, "held at barrier 7, full"),
+        (7, True, False, "blocked at barrier 7, full"),
         (None, False, True, "ended"),
     ],
 )
-def test_the_status_of_a_channel_is_said_in_words(
-    held_at: int | None, is_full: bool, has_ended: bool, said: str
+def test_the_status_of_a_channel_is_in_words(
+    blocked_at: int | None, is_full: bool, has_ended: bool, text: str
 ) -> None:
     channel = ChannelInfo(
         id=0,
@@ -68,8 +68,8 @@ def test_the_status_of_a_channel_is_said_in_words(
         records=0,
         bytes=0,
         barriers=[],
-        held_at=held_at,
+        blocked_at=blocked_at,
         is_full=is_full,
         has_ended=has_ended,
     )
-    assert _status(channel) == said
+    assert _status(channel) == text

@@ -9,19 +9,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.channel.columns import Layout
+from penstock.channel.columns import RecordLayout
 from penstock.channel.segment import SegmentWriter
+from penstock.checkpoint.event_log import CheckpointEvent, CheckpointEventRecord
 from penstock.checkpoint.history import (
-    CheckpointRecord,
+    CheckpointStats,
+    CheckpointStatus,
     ExceptionRecord,
     History,
-    OperatorRecord,
-    RecordStatus,
+    OperatorStats,
     Recovery,
 )
-from penstock.checkpoint.job_dir import JobDir, JobFacts, PlannedStep
-from penstock.checkpoint.journal import AttemptStarted, Journal
-from penstock.checkpoint.metadata import (
+from penstock.checkpoint.storage.job_dir import JobDir, JobFacts, PlannedStep
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import AttemptStarted
+from penstock.checkpoint.storage.metadata import (
     ChannelState,
     ChannelStats,
     CheckpointMetadata,
@@ -29,15 +31,14 @@ from penstock.checkpoint.metadata import (
     SubtaskStats,
     in_flight_file,
 )
-from penstock.checkpoint.metadata_codec import encode_metadata
-from penstock.checkpoint.story import StoryEvent, StoryLine
-from tests.unit.cli.jobs_by_hand import (
-    driven_by,
+from penstock.checkpoint.storage.metadata_serializer import encode_metadata
+from tests.unit.cli.job_fixtures import (
     end,
     endless_job,
-    job_by_hand,
+    job_directory,
     json_of,
     penstock,
+    set_driver,
 )
 
 STATS = SubtaskStats(0.5, 0.25, 0.001, 1.5, 1003.0, 2048, 100, 5000)
@@ -46,24 +47,24 @@ OVERTAKEN = SubtaskStats(0.5, 0.0, 0.001, 1.5, 1003.0, 0, 100, 5000, 3072, unali
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobDir:
-    job = job_by_hand(tmp_path, "count")
+    job = job_directory(tmp_path, "count")
     steps = [PlannedStep("src", "Source", 2), PlannedStep("cnt", "Count", 3)]
     job.write_facts(JobFacts("count", 1.0, plan=steps))
     history = History(job.storage)
-    both = [OperatorRecord("src", "Source", [STATS, STATS]), OperatorRecord("cnt", "Count")]
-    story = [
-        StoryLine(1000.0, StoryEvent.TRIGGERED, None, "periodic"),
-        StoryLine(1000.02, StoryEvent.BARRIER_INJECTED, "Source"),
+    both = [OperatorStats("src", "Source", [STATS, STATS]), OperatorStats("cnt", "Count")]
+    events = [
+        CheckpointEventRecord(1000.0, CheckpointEvent.TRIGGERED, None, "periodic"),
+        CheckpointEventRecord(1000.02, CheckpointEvent.BARRIER_INJECTED, "Source"),
     ]
-    done, failed = RecordStatus.COMPLETED, RecordStatus.FAILED
-    path = str(job.chk(1))
+    done, failed = CheckpointStatus.COMPLETED, CheckpointStatus.FAILED
+    path = str(job.checkpoint_dir(1))
     history.write(
-        CheckpointRecord(
-            1, "periodic", done, "a1", 1000.0, 3.0, 200, 10_000, both, path, None, story
+        CheckpointStats(
+            1, "periodic", done, "a1", 1000.0, 3.0, 200, 10_000, both, path, None, events
         )
     )
     history.write(
-        CheckpointRecord(
+        CheckpointStats(
             2,
             "periodic",
             failed,
@@ -75,10 +76,10 @@ def job(tmp_path: Path) -> JobDir:
         )
     )
     history.write(
-        CheckpointRecord(3, "savepoint", done, "a1", 1020.0, 2.0, 70, 70, both, "/sp/savepoint-x")
+        CheckpointStats(3, "savepoint", done, "a1", 1020.0, 2.0, 70, 70, both, "/sp/savepoint-x")
     )
     history.write(
-        CheckpointRecord(4, "final", done, "a1", 1030.0, 2.0, 70, 70, both, "/sp/savepoint-y")
+        CheckpointStats(4, "final", done, "a1", 1030.0, 2.0, 70, 70, both, "/sp/savepoint-y")
     )
     history.add_recovery(Recovery("a2", 1, "the driver died", 0.5, 2, 0.25, 0.125, 0.0625, 1040.0))
     history.add_recovery(Recovery("a3", None, "boom\ndetails", 0, 0, 0, 0, 0, 1050.0))
@@ -86,7 +87,7 @@ def job(tmp_path: Path) -> JobDir:
     return job
 
 
-def test_checkpoints_are_listed_as_in_flinks_web_page_newest_first(
+def test_checkpoints_are_listed_as_in_flinks_web_ui_newest_first(
     job: JobDir, tmp_path: Path
 ) -> None:
     lines = penstock("checkpoints", "count", "--dir", tmp_path).stdout.splitlines()
@@ -99,16 +100,16 @@ def test_checkpoints_are_listed_as_in_flinks_web_page_newest_first(
         ("2", "FAILED", "periodic", "2/5"),
         ("1", "COMPLETED", "periodic", "5/5"),
     ]
-    assert lines[6].endswith("3.0 s   0 B        0 B     200 B    9.77 KB")
-    assert lines[5].endswith("1 min 0 s   0 B        0 B         -          -")
+    assert lines[6].endswith("3.0 s      0 B        0 B     200 B    9.77 KB")
+    assert lines[5].endswith("1 min 0 s      0 B        0 B         -          -")
 
 
-def test_the_latest_of_each_kind_are_told_with_restores_and_exceptions(
+def test_the_latest_of_each_kind_are_shown_with_restores_and_exceptions(
     job: JobDir, tmp_path: Path
 ) -> None:
     text = penstock("checkpoints", "count", "--dir", tmp_path).stdout
     latest = {line[:19].strip(): line[19:] for line in text.splitlines()[8:]}
-    assert latest["latest completed"].endswith(f": {job.chk(1)}")
+    assert latest["latest completed"].endswith(f": {job.checkpoint_dir(1)}")
     assert latest["latest failed"].endswith(": expired: too slow")
     assert latest["latest savepoint"].endswith(": /sp/savepoint-y")
     assert latest["latest restore"].startswith("attempt a3 from the beginning, ")
@@ -131,35 +132,33 @@ def test_a_restore_shows_its_five_times(job: JobDir, tmp_path: Path) -> None:
 
 def test_only_the_last_ones_are_shown(job: JobDir, tmp_path: Path) -> None:
     text = penstock("checkpoints", "count", "--dir", tmp_path, "--last", "1").stdout
-    assert "3 older ones: --last 4 shows them" in text
+    assert "3 older: --last 4 shows them" in text
     assert "periodic" not in text
 
 
-def test_one_checkpoint_is_told_subtask_by_subtask_with_its_story(
-    job: JobDir, tmp_path: Path
-) -> None:
+def test_one_checkpoint_is_shown_by_subtask_with_its_events(job: JobDir, tmp_path: Path) -> None:
     text = penstock("checkpoints", "count", "1", "--dir", tmp_path).stdout
     assert text.startswith("checkpoint 1: COMPLETED, periodic, attempt a1\n")
     assert "9.77 KB in all, 200 B of them new" in text
     (row,) = (line.split() for line in text.splitlines() if line.startswith("        0"))
     assert " ".join(row) == "0 +3.0 s 500 ms 250 ms 1 ms 1.5 s 2 KB 0 B 100 B 4.88 KB"
     assert "took 3.0 s, barriers aligned" in text
-    assert "INPUT" not in text  # nothing is known of its channels
+    assert "INPUT" not in text  # this record has no channels
     assert "Source  [src]" in text
-    assert "Count  [cnt]" not in text  # it is chained, and has no figures of its own
+    assert "Count  [cnt]" not in text  # it is chained and has no statistics
     assert "   +0 ms  coordinator  triggered: periodic" in text
     assert "  +20 ms  Source       barrier injected" in text
     failed = penstock("checkpoints", "count", "2", "--dir", tmp_path).stdout
     assert "expired: too slow" in failed
 
 
-def test_a_checkpoint_nobody_knows_of_is_named(job: JobDir, tmp_path: Path) -> None:
+def test_an_unknown_checkpoint_is_named(job: JobDir, tmp_path: Path) -> None:
     result = penstock("checkpoints", "count", "99", "--dir", tmp_path)
     assert result.exit_code == 1
-    assert "nothing is known of checkpoint 99 of job count" in result.stderr
+    assert "Job count has no record of checkpoint 99." in result.stderr
 
 
-def test_machines_get_all_of_it(job: JobDir, tmp_path: Path) -> None:
+def test_json_has_everything(job: JobDir, tmp_path: Path) -> None:
     facts = json_of(penstock("checkpoints", "count", "--dir", tmp_path, "--json"))
     assert [record["id"] for record in facts["checkpoints"]] == [4, 3, 2, 1]
     assert [recovery["attempt"] for recovery in facts["recoveries"]] == ["a3", "a2"]
@@ -168,7 +167,7 @@ def test_machines_get_all_of_it(job: JobDir, tmp_path: Path) -> None:
     assert one["operators"][0]["stats"][0]["start_delay_s"] == 0.5
 
 
-# -- barriers that overtook ---------------------------------------------------------------------
+# -- unaligned barriers -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -179,39 +178,37 @@ def overtaken(job: JobDir) -> History:
     ]
     history = History(job.storage)
     history.write(
-        CheckpointRecord(
+        CheckpointStats(
             5,
             "periodic",
-            RecordStatus.COMPLETED,
+            CheckpointStatus.COMPLETED,
             "a1",
             1000.0,
             3.0,
             9000,
             10_000,
-            [OperatorRecord("cnt", "Count", [OVERTAKEN], channels)],
-            str(job.chk(5)),
+            [OperatorStats("cnt", "Count", [OVERTAKEN], channels)],
+            str(job.checkpoint_dir(5)),
             barriers="unaligned",
-            bytes_held=512,
+            blocked_bytes=512,
             in_flight_bytes=3072,
         )
     )
     return history
 
 
-def test_it_is_told_how_barriers_were_passed_and_what_they_overtook(
-    overtaken: History, tmp_path: Path
-) -> None:
+def test_barrier_handling_and_in_flight_data_are_shown(overtaken: History, tmp_path: Path) -> None:
     lines = penstock("checkpoints", "count", "--dir", tmp_path).stdout.splitlines()
     heads = " ".join(lines[2].split())
     assert heads == (
-        "ID STATUS KIND BARRIERS ACKNOWLEDGED TRIGGER TIME END TO END HELD IN FLIGHT NEW SIZE "
+        "ID STATUS KIND BARRIERS ACKNOWLEDGED TRIGGER TIME END TO END BLOCKED IN FLIGHT NEW SIZE "
         "FULL SIZE"
     )
     assert lines[3].split()[:4] == ["5", "COMPLETED", "periodic", "unaligned"]
-    assert lines[3].endswith("3.0 s  512 B       3 KB   8.79 KB    9.77 KB")
+    assert lines[3].endswith("3.0 s    512 B       3 KB   8.79 KB    9.77 KB")
 
 
-def test_one_checkpoint_is_told_channel_by_channel(overtaken: History, tmp_path: Path) -> None:
+def test_one_checkpoint_is_shown_by_channel(overtaken: History, tmp_path: Path) -> None:
     text = penstock("checkpoints", "count", "5", "--dir", tmp_path).stdout
     assert "took 3.0 s, barriers unaligned" in text
     assert "9.77 KB in all, 8.79 KB of them new, 3 KB in flight" in text
@@ -222,7 +219,7 @@ def test_one_checkpoint_is_told_channel_by_channel(overtaken: History, tmp_path:
     ]
 
 
-def test_machines_get_the_channels_too(overtaken: History, tmp_path: Path) -> None:
+def test_json_has_the_channels(overtaken: History, tmp_path: Path) -> None:
     one = json_of(penstock("checkpoints", "count", "5", "--dir", tmp_path, "--json"))
     assert (one["barriers"], one["bytes_held"], one["in_flight_bytes"]) == ("unaligned", 512, 3072)
     assert one["operators"][0]["stats"][0]["unaligned"]
@@ -241,17 +238,17 @@ def test_machines_get_the_channels_too(overtaken: History, tmp_path: Path) -> No
 
 @pytest.fixture
 def begun(job: JobDir) -> JobDir:
-    operators = [OperatorRecord("src", "Source", [STATS, STATS])]
+    operators = [OperatorStats("src", "Source", [STATS, STATS])]
     History(job.storage).write(
-        CheckpointRecord(
-            6, "periodic", RecordStatus.PENDING, "a1", time.time() - 90, operators=operators
+        CheckpointStats(
+            6, "periodic", CheckpointStatus.PENDING, "a1", time.time() - 90, operators=operators
         )
     )
     return job
 
 
-def test_a_checkpoint_under_way_shows_how_far_it_has_come(begun: JobDir, tmp_path: Path) -> None:
-    driven_by(begun, os.getpid())
+def test_a_pending_checkpoint_shows_its_progress(begun: JobDir, tmp_path: Path) -> None:
+    set_driver(begun, os.getpid())
     text = penstock("checkpoints", "count", "--dir", tmp_path).stdout
     row = next(line.split() for line in text.splitlines() if line.startswith(" 6"))
     assert row[:5] == ["6", "PENDING", "periodic", "aligned", "2/5"]
@@ -262,16 +259,16 @@ def test_a_checkpoint_under_way_shows_how_far_it_has_come(begun: JobDir, tmp_pat
     assert "acknowledged by 2/5 subtasks" in one
 
 
-def test_a_checkpoint_that_nobody_will_complete_has_failed(begun: JobDir, tmp_path: Path) -> None:
+def test_a_pending_checkpoint_of_an_ended_attempt_has_failed(begun: JobDir, tmp_path: Path) -> None:
     facts = json_of(penstock("checkpoints", "count", "--dir", tmp_path, "--json"))
     newest = facts["checkpoints"][0]
     assert (newest["id"], newest["status"]) == (6, "FAILED")
-    assert newest["failure"] == "attempt a1 ended before it was complete"
+    assert newest["failure"] == "attempt a1 ended before the checkpoint was complete"
     # The job runs again, and this is not what its new attempt works on.
     journal = Journal(begun.storage, begun.key)
     journal.state()
     journal.append(AttemptStarted("a2", 1_100.0, "somewhere", 1))
-    driven_by(begun, os.getpid())
+    set_driver(begun, os.getpid())
     one = json_of(penstock("checkpoints", "count", "6", "--dir", tmp_path, "--json"))
     assert one["status"] == "FAILED"
 
@@ -288,10 +285,10 @@ def snapshots(
     client = endless_job(root, state__backend__type=request.param)
     try:
         for _ in range(2):
-            asked = penstock("checkpoint", "trigger", "endless", "--dir", root, "--json")
-        checkpoint = Path(json_of(asked)["path"])
-        asked = penstock("savepoint", "endless", root / "mine", "--dir", root, "--json")
-        yield checkpoint, Path(json_of(asked)["path"])
+            answer = penstock("checkpoint", "trigger", "endless", "--dir", root, "--json")
+        checkpoint = Path(json_of(answer)["path"])
+        answer = penstock("savepoint", "endless", root / "mine", "--dir", root, "--json")
+        yield checkpoint, Path(json_of(answer)["path"])
     finally:
         end(client)
 
@@ -312,7 +309,7 @@ def files_of(path: Path) -> set[Path]:
     return set(path.rglob("*"))
 
 
-def test_a_checkpoint_shows_operators_positions_states_and_that_it_is_whole(
+def test_a_checkpoint_shows_operators_positions_states_and_verification(
     checkpoint: Path,
 ) -> None:
     before = files_of(checkpoint.parent)
@@ -335,7 +332,7 @@ def test_a_checkpoint_shows_operators_positions_states_and_that_it_is_whole(
     }
     assert files_of(checkpoint.parent) == before
     text = penstock("checkpoint", "inspect", checkpoint / "_metadata").stdout
-    assert text.rstrip().endswith("every checksum is right")
+    assert text.rstrip().endswith("all checksums are correct")
     assert "by parity  map state    MAP(LONG, LONG)        0  0-63" in text
 
 
@@ -355,7 +352,7 @@ def test_every_damaged_file_of_a_savepoint_is_named(savepoint: Path) -> None:
     second.unlink()
     result = penstock("checkpoint", "inspect", savepoint)
     assert result.exit_code == 1
-    assert f"  {first}: it has size {len(data)} and checksum" in result.stdout
+    assert f"  {first}: its checksum is " in result.stdout
     assert f"  {second}: it is missing" in result.stdout
     unread = penstock("checkpoint", "inspect", savepoint, "--metadata-only")
     assert unread.exit_code == 0
@@ -367,7 +364,7 @@ def test_damaged_metadata_says_what_is_wrong(savepoint: Path) -> None:
     metadata.write_bytes(metadata.read_bytes()[:-1])
     result = penstock("checkpoint", "inspect", savepoint)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"checkpoint metadata {metadata} cannot be used: it is cut short" in result.stderr
+    assert f"checkpoint metadata {metadata} cannot be used: it is truncated" in result.stderr
 
 
 @pytest.mark.parametrize("snapshots", ["hashmap", "rocksdb"], indirect=True)
@@ -388,7 +385,7 @@ def test_every_damaged_file_of_a_checkpoint_is_named(checkpoint: Path) -> None:
 def with_records(tmp_path: Path) -> tuple[Path, Path]:
     """A checkpoint with records in flight, and the file they are in."""
     writer = SegmentWriter(tmp_path / "written.arrow", 2)
-    writer.write(1, (Layout.SCALAR, [pa.array(range(1500))]))
+    writer.write(1, (RecordLayout.SCALAR, [pa.array(range(1500))]))
     segment = writer.finish()
     assert segment is not None
     state = ChannelState(
@@ -451,8 +448,8 @@ def test_damage_to_records_in_flight_is_named(with_records: tuple[Path, Path]) -
     assert f"  {file}: it is missing" in penstock("checkpoint", "inspect", checkpoint).stdout
 
 
-def test_a_directory_that_is_no_snapshot_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_snapshot_is_a_usage_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", tmp_path / "_metadata"):
         result = penstock("checkpoint", "inspect", path)
         assert result.exit_code == 2
-        assert "is no checkpoint and no savepoint" in result.stderr
+        assert "is not a checkpoint or savepoint" in result.stderr

@@ -49,7 +49,7 @@ def test_explain_gives_json(job: Path) -> None:
     ]
 
 
-def test_explain_draws(job: Path) -> None:
+def test_explain_prints_a_mermaid_diagram(job: Path) -> None:
     assert explain(job, 1, "--mermaid").output.startswith("flowchart LR\n")
 
 
@@ -69,15 +69,15 @@ def test_explain_shows_every_job_of_a_program(job: Path) -> None:
     assert [f"job {name!r}" in output for name in ("words", "second", "third")] == [True] * 3
 
 
-def test_a_program_that_executes_no_job_is_told_so(tmp_path: Path) -> None:
+def test_a_program_that_executes_no_job_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "job.py"
     path.write_text("x = 1\n")
     result = explain(path)
     assert result.exit_code == 1
-    assert f"{path} executes no job: it never calls execute()" in result.output
+    assert f"{path} runs no job: it never calls execute()" in result.output
 
 
-def test_a_program_that_is_no_job_fails_with_one_sentence(tmp_path: Path) -> None:
+def test_an_invalid_job_fails_with_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "job.py"
     path.write_text(JOB.replace(".print()", ""))
     result = explain(path, 1)

@@ -7,47 +7,50 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.journal import EndStatus, JobEnded, JournalState
-from penstock.cli.overview import Status, status_of
-from penstock.recovery.lease import Alive, Dead, Free, Owner, Silent, Standing
-from tests.unit.cli.jobs_by_hand import (
-    driven_by,
+from penstock.checkpoint.storage.journal_entries import JobEnded, JournalState, RecordedStatus
+from penstock.cli.job_overview import displayed_status, status_of
+from penstock.common.job_status import JobStatus
+from penstock.recovery.lease import Alive, Dead, DriverStatus, Free, Owner, Silent
+from tests.unit.cli.job_fixtures import (
     end,
     endless_job,
-    eventually,
-    job_by_hand,
+    job_directory,
     json_of,
     penstock,
+    set_driver,
 )
+from tests.unit.support import eventually
 
 OWNER = Owner("host", "machine", 1, 1, "a1", 1.0)
 OPEN = JournalState()
 
 
-def ended(status: EndStatus) -> JournalState:
-    return JournalState(ended=JobEnded("a1", status, 1.0))
+def ended(status: RecordedStatus) -> JournalState:
+    savepoint = "/sp" if status == "STOPPED" else None
+    return JournalState(ended=JobEnded("a1", status, 1.0, savepoint))
 
 
 @pytest.mark.parametrize(
-    ("state", "found", "expected"),
+    ("state", "driver", "status", "displayed"),
     [
-        (OPEN, Alive(OWNER), Status.RUNNING),
-        (OPEN, Dead(OWNER, 1.0), Status.DIED),
-        (OPEN, Silent(OWNER, 1.0), Status.DIED),
-        (OPEN, Free(), Status.SUSPENDED),
-        (ended(EndStatus.FINISHED), Free(), Status.FINISHED),
-        (ended(EndStatus.CANCELED), Free(), Status.CANCELED),
-        (ended(EndStatus.STOPPED), Free(), Status.STOPPED),
-        (ended(EndStatus.FAILED), Dead(OWNER, 1.0), Status.FAILED),
-        (ended(EndStatus.FINISHED), Alive(OWNER), Status.RUNNING),
-        (None, Free(), Status.DAMAGED),
-        (None, Alive(OWNER), Status.RUNNING),
+        (OPEN, Alive(OWNER), JobStatus.RUNNING, "RUNNING"),
+        (OPEN, Dead(OWNER, 1.0), JobStatus.SUSPENDED, "DIED"),
+        (OPEN, Silent(OWNER, 1.0), JobStatus.SUSPENDED, "DIED"),
+        (OPEN, Free(), JobStatus.SUSPENDED, "SUSPENDED"),
+        (ended("FINISHED"), Free(), JobStatus.FINISHED, "FINISHED"),
+        (ended("CANCELED"), Free(), JobStatus.CANCELED, "CANCELED"),
+        (ended("STOPPED"), Free(), JobStatus.FINISHED, "STOPPED"),
+        (ended("FAILED"), Dead(OWNER, 1.0), JobStatus.FAILED, "FAILED"),
+        (ended("FINISHED"), Alive(OWNER), JobStatus.RUNNING, "RUNNING"),
+        (None, Free(), None, "DAMAGED"),
+        (None, Alive(OWNER), JobStatus.RUNNING, "RUNNING"),
     ],
 )
-def test_a_job_stands_by_its_journal_and_its_lease(
-    state: JournalState | None, found: Standing, expected: Status
+def test_the_status_of_a_job_follows_from_its_journal_and_its_lease(
+    state: JournalState | None, driver: DriverStatus, status: JobStatus | None, displayed: str
 ) -> None:
-    assert status_of(state, found) is expected
+    assert status_of(state, driver) is status
+    assert displayed_status(state, driver) == displayed
 
 
 def test_a_running_job_is_listed_with_its_driver_and_its_last_checkpoint(tmp_path: Path) -> None:
@@ -65,23 +68,24 @@ def test_a_running_job_is_listed_with_its_driver_and_its_last_checkpoint(tmp_pat
     assert job["path"] == str(tmp_path / job["id"])
     assert f":{os.getpid()} " in line
     assert " 1, 0 s ago, " in line or " 1, 1 s ago, " in line
-    assert "no jobs in" in penstock("list", "--dir", tmp_path).stdout
+    assert "No jobs in" in penstock("list", "--dir", tmp_path).stdout
 
 
-def test_jobs_that_are_over_are_listed_only_when_asked_for(tmp_path: Path) -> None:
-    for status in EndStatus:
-        job_by_hand(tmp_path, status.value.lower(), ended=status)
-    job_by_hand(tmp_path, "suspended")
+def test_ended_jobs_are_listed_only_with_all(tmp_path: Path) -> None:
+    for status in ("FINISHED", "CANCELED", "FAILED"):
+        job_directory(tmp_path, status.lower(), ended=JobStatus[status])
+    job_directory(tmp_path, "stopped", ended=JobStatus.FINISHED, savepoint="/sp")
+    job_directory(tmp_path, "suspended")
     shown = json_of(penstock("list", "--dir", tmp_path, "--json"))
     assert {job["status"] for job in shown} == {"FAILED", "SUSPENDED"}
-    assert "3 more that are over: --all shows them" in penstock("list", "--dir", tmp_path).stdout
+    assert "3 more have ended: --all shows them." in penstock("list", "--dir", tmp_path).stdout
     assert len(json_of(penstock("list", "-a", "--dir", tmp_path, "--json"))) == 5
 
 
 def test_a_job_whose_driver_was_killed_has_died(tmp_path: Path) -> None:
-    job = job_by_hand(tmp_path, "count")
+    job = job_directory(tmp_path, "count")
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    driven_by(job, process.pid)
+    set_driver(job, process.pid)
     assert json_of(penstock("list", "--dir", tmp_path, "--json"))[0]["status"] == "RUNNING"
     process.kill()
     eventually(
@@ -91,15 +95,15 @@ def test_a_job_whose_driver_was_killed_has_died(tmp_path: Path) -> None:
 
 
 def test_a_driver_is_silent_by_the_heartbeat_timeout_of_the_settings(tmp_path: Path) -> None:
-    driven_by(job_by_hand(tmp_path, "count"), os.getpid(), beat=1_000.0)
+    set_driver(job_directory(tmp_path, "count"), os.getpid(), beat=1_000.0)
     patient = ["-D", "heartbeat.timeout=100000 d"]
     assert "DIED" in penstock("list", "--dir", tmp_path).stdout
     assert "RUNNING" in penstock("list", "--dir", tmp_path, *patient).stdout
 
 
-def test_a_damaged_journal_spoils_no_list(tmp_path: Path) -> None:
-    job_by_hand(tmp_path, "good")
-    bad = job_by_hand(tmp_path, "bad")
+def test_a_damaged_journal_does_not_break_the_list(tmp_path: Path) -> None:
+    job_directory(tmp_path, "good")
+    bad = job_directory(tmp_path, "bad")
     next(bad.journal.iterdir()).write_bytes(b"{")
     shown = json_of(penstock("list", "--dir", tmp_path, "--json"))
     assert {job["id"]: job["status"] for job in shown} == {"good": "SUSPENDED", "bad": "DAMAGED"}
@@ -108,8 +112,8 @@ def test_a_damaged_journal_spoils_no_list(tmp_path: Path) -> None:
 def test_the_directory_comes_from_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_by_hand(tmp_path / "a", "in-a")
-    job_by_hand(tmp_path / "b", "in-b")
+    job_directory(tmp_path / "a", "in-a")
+    job_directory(tmp_path / "b", "in-b")
     file = tmp_path / "config.yaml"
     file.write_text(f"state.checkpoints.dir: {tmp_path / 'a'}\n")
     define = f"execution.checkpointing.dir={tmp_path / 'b'}"

@@ -1,4 +1,4 @@
-"""`penstock metrics`, asked of a running job."""
+"""`penstock metrics` of a running job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.metrics import _row
+from penstock.cli.commands.metrics import _row
 from penstock.common import JobClient, MetricInfo
-from tests.unit.cli.jobs_by_hand import end, endless_job, json_of, penstock
+from tests.unit.cli.job_fixtures import end, endless_job, json_of, penstock
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def client(tmp_path: Path) -> Iterator[JobClient]:
     end(client)
 
 
-def test_a_job_that_measures_nothing_says_so(client: JobClient, tmp_path: Path) -> None:
+def test_a_job_without_metrics_says_so(client: JobClient, tmp_path: Path) -> None:
     result = penstock("metrics", "endless", "--dir", tmp_path)
-    assert (result.exit_code, result.stdout) == (0, "the job's functions have measured nothing\n")
+    assert (result.exit_code, result.stdout) == (0, "The functions of the job have no metrics.\n")
     assert json_of(penstock("metrics", "endless", "--dir", tmp_path, "--json")) == []
 
 
@@ -45,4 +45,4 @@ def test_a_job_that_measures_nothing_says_so(client: JobClient, tmp_path: Path) 
     ids=["counter", "meter", "distribution", "gauge"],
 )
 def test_a_metric_is_a_row(metric: MetricInfo, row: tuple[str, ...]) -> None:
-    assert _row(metric) == row
+    assert tuple(_row(metric).values()) == row

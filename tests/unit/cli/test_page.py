@@ -1,4 +1,4 @@
-"""docs/command-line.md says what the commands do."""
+"""docs/command-line.md matches the commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS = dict(commands(main))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_on_the_page_and_every_one_for_machines_has_json(name: str) -> None:
+def test_every_command_is_documented_with_its_json_option(name: str) -> None:
     assert f"[`{name}" in PAGE.read_text()
     options = {text for p in COMMANDS[name].params for text in p.opts}
     assert "--json" in options or name == "penstock run"

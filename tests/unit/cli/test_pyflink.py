@@ -1,4 +1,4 @@
-"""Programs whose imports say `pyflink`, under `penstock run --pyflink`."""
+"""Programs that import `pyflink`, under `penstock run --pyflink`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import cloudpickle
 import pytest
 
 import penstock.datastream.functions
-from penstock.cli.run import child_command
-from penstock.common.pyflink_names import PyFlinkNames, in_use, use_pyflink_names
+from penstock.cli.commands.run import child_command
+from penstock.common.pyflink.import_alias import (
+    PyFlinkImportAlias,
+    installed_alias,
+    use_pyflink_names,
+)
 from penstock.errors import NoPyFlinkModuleError
-from tests.unit.cli.jobs_by_hand import penstock as command
+from tests.unit.cli.job_fixtures import penstock as command
 
 WORDS = """
 import sys
@@ -40,7 +44,7 @@ env.execute("words")
 
 
 def without_pyflink_names() -> None:
-    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkNames)]
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkImportAlias)]
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyflink"]:
         del sys.modules[name]
 
@@ -58,7 +62,7 @@ def run(tmp_path: Path, text: str, *options: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_a_program_runs_whose_imports_say_pyflink(tmp_path: Path) -> None:
+def test_a_program_that_imports_pyflink_runs(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, WORDS, "--pyflink", "-p", "1")
     assert (code, out.splitlines()) == (0, ["+I[A,1]", "+I[BC,2]"]), err
 
@@ -74,8 +78,8 @@ def test_without_the_option_there_is_no_pyflink(tmp_path: Path) -> None:
     [
         ("table.expressions", "of PyFlink's Table API it has only datagen tables"),
         ("java_gateway", "there are no Java objects of Flink to reach"),
-        ("spark", "docs/pyflink.md says what is"),
-        ("datastream.no_such", "docs/pyflink.md says what is"),
+        ("spark", "docs/pyflink.md lists what is"),
+        ("datastream.no_such", "docs/pyflink.md lists what is"),
         ("datastream.connectors.jdbc", "PostgresSink"),
         ("common.io", "use from_source()"),
     ],
@@ -112,7 +116,7 @@ def test_a_name_that_penstock_does_not_have_is_one_sentence(
     assert said in err
 
 
-def test_a_name_that_nobody_has_keeps_its_traceback(tmp_path: Path) -> None:
+def test_a_name_that_pyflink_does_not_have_keeps_its_traceback(tmp_path: Path) -> None:
     for text in ("import no_such_module\n", "from pyflink.datastream import NoSuchName\n"):
         code, _, err = run(tmp_path, text, "--pyflink")
         assert code == 1
@@ -120,7 +124,7 @@ def test_a_name_that_nobody_has_keeps_its_traceback(tmp_path: Path) -> None:
         assert text.strip() in err
 
 
-def test_small_modules_of_pyflinks_are_there() -> None:
+def test_small_modules_of_pyflink_exist() -> None:
     use_pyflink_names()
     assert importlib.import_module("pyflink.version").__version__ == penstock.__version__
     constants = importlib.import_module("pyflink.common.constants")
@@ -164,7 +168,7 @@ def test_the_rest_of_the_table_api_is_refused_in_one_sentence(
     assert err.startswith(f"Error: {name} is not in penstock: of PyFlink's Table API it has only")
 
 
-def test_a_program_may_do_without_a_module_that_is_not_there(tmp_path: Path) -> None:
+def test_a_program_may_handle_a_missing_module(tmp_path: Path) -> None:
     text = "try:\n    import pyflink.testing\nexcept ImportError:\n    print('without')\n"
     assert run(tmp_path, text, "--pyflink") == (0, "without\n", "")
 
@@ -172,7 +176,7 @@ def test_a_program_may_do_without_a_module_that_is_not_there(tmp_path: Path) -> 
 def test_a_module_is_the_same_under_both_names() -> None:
     use_pyflink_names()
     use_pyflink_names()
-    assert sum(isinstance(one, PyFlinkNames) for one in sys.meta_path) == 1
+    assert sum(isinstance(one, PyFlinkImportAlias) for one in sys.meta_path) == 1
     ours = penstock.datastream.functions
     assert importlib.import_module("pyflink.datastream.functions") is ours
     assert ours.__spec__ is not None
@@ -190,18 +194,18 @@ def test_pickles_name_penstock_only() -> None:
     assert pickle.loads(data)[1]() is module.MapFunction
 
 
-def test_who_unpickles_the_names_has_them_for_what_follows(tmp_path: Path) -> None:
+def test_unpickling_the_alias_installs_it(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("from pyflink.common import Row\ndef f():\n    pass\n")
-    make = "import pickle, sys\nfrom penstock.common.pyflink_names import in_use, "
+    make = "import pickle, sys\nfrom penstock.common.pyflink.import_alias import installed_alias, "
     make += "use_pyflink_names\nuse_pyflink_names()\nimport helper\n"
-    make += "sys.stdout.buffer.write(pickle.dumps((in_use(), helper.f)))\n"
+    make += "sys.stdout.buffer.write(pickle.dumps((installed_alias(), helper.f)))\n"
     data = python(tmp_path, make, b"")
     read = "import pickle, sys\nprint(pickle.loads(sys.stdin.buffer.read())[1].__module__)\n"
     assert python(tmp_path, read, data) == b"helper\n"
 
 
-def test_where_the_names_are_not_used_nothing_is_said_of_them() -> None:
-    assert in_use() is None
+def test_without_the_alias_pickles_do_not_name_it() -> None:
+    assert installed_alias() is None
 
 
 def python(directory: Path, code: str, given: bytes) -> bytes:
@@ -211,12 +215,12 @@ def python(directory: Path, code: str, given: bytes) -> bytes:
     return done.stdout
 
 
-def test_a_supervised_driver_knows_the_names_too() -> None:
+def test_a_supervised_driver_gets_the_option_too() -> None:
     words = child_command(Path("job.py"), [], [], None, pyflink=True)
     assert words[4:] == ["--pyflink", "--", "job.py"]
 
 
-def test_a_plan_can_be_shown_of_such_a_program(tmp_path: Path) -> None:
+def test_explain_accepts_a_program_that_imports_pyflink(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(WORDS)
     result = command("explain", "--pyflink", job, "a")

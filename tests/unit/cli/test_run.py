@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.run import child_command
-from penstock.common.configuration_file import ambient_configuration
-from tests.unit.cli.jobs_by_hand import (
+from penstock.cli.commands.run import child_command
+from penstock.common.config.configuration_file import global_configuration
+from tests.unit.cli.job_fixtures import (
     COUNT,
     end,
     endless_job,
-    eventually,
     json_of,
     penstock,
 )
+from tests.unit.support import eventually
 
 SHOW = """
 import sys
@@ -81,7 +81,7 @@ def test_a_program_gets_its_arguments_its_directory_and_the_settings(tmp_path: P
         "penstock.recovery.fresh true",
         "state.backend.type rocksdb",
     ]
-    assert ambient_configuration().key_set() == set()
+    assert global_configuration().key_set() == set()
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_wrong_settings_are_refused_before_the_program_runs(
     assert said in result.stderr
 
 
-def test_a_program_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_missing_program_is_a_usage_error(tmp_path: Path) -> None:
     assert penstock("run", tmp_path / "missing.py").exit_code == 2
 
 
-def test_the_command_of_a_supervised_driver_says_all_that_was_said(tmp_path: Path) -> None:
+def test_the_command_of_a_supervised_driver_has_all_options(tmp_path: Path) -> None:
     command = child_command(Path("job.py"), ["-x", "1"], ["a=b c", "d=e"], Path("c.yaml"))
     assert command[:4] == [sys.executable, "-m", "penstock.cli.main", "run"]
     assert command[4:] == ["-c", "c.yaml", "-D", "a=b c", "-D", "d=e", "--", "job.py", "-x", "1"]
@@ -125,7 +125,7 @@ def test_an_error_of_penstock_is_one_sentence(tmp_path: Path) -> None:
     assert "Error: no sink" in result.stderr
 
 
-def test_a_wrong_setting_inside_of_a_program_is_wrong_configuration(tmp_path: Path) -> None:
+def test_a_wrong_setting_inside_a_program_is_a_configuration_error(tmp_path: Path) -> None:
     text = "from penstock.datastream import *\nfrom penstock.common import Configuration\n"
     text += "StreamExecutionEnvironment(Configuration().set_string('no.such', '1'))\n"
     result = penstock("run", write(tmp_path, text))
@@ -158,7 +158,7 @@ def test_a_program_may_choose_its_own_exit_code(tmp_path: Path) -> None:
     assert penstock("run", write(tmp_path, "import sys\nsys.exit(5)")).exit_code == 5
 
 
-def test_a_job_that_runs_is_refused(tmp_path: Path) -> None:
+def test_a_job_that_is_already_running_is_refused(tmp_path: Path) -> None:
     client = endless_job(tmp_path / "checkpoints", name="count")
     try:
         define = f"execution.checkpointing.dir={tmp_path / 'checkpoints'}"
@@ -166,7 +166,7 @@ def test_a_job_that_runs_is_refused(tmp_path: Path) -> None:
     finally:
         end(client)
     assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
-    assert "already runs" in result.stderr
+    assert "is already running" in result.stderr
 
 
 # -- jobs ---------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Counting:
         return lines == Counter(f"{key} {n}" for key in range(10) for n in range(1, each + 1))
 
 
-def test_a_job_tells_of_its_checkpoints_and_that_it_goes_on(
+def test_a_job_logs_its_checkpoints_and_that_it_resumes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counting = Counting(tmp_path, 300, 0.02)
@@ -250,7 +250,7 @@ def test_a_job_tells_of_its_checkpoints_and_that_it_goes_on(
     counting.seconds_each = 0
     result = penstock(*counting.words())
     assert (result.exit_code, result.stdout) == (0, "done\n")
-    assert "job 'count' goes on from " in caplog.text
+    assert "Job 'count' resumes from " in caplog.text
     assert counting.is_counted_once()
 
 
@@ -260,7 +260,7 @@ def test_sigterm_ends_a_job_as_ctrl_c_does(tmp_path: Path) -> None:
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "ending after the micro-batches that run now" in err
+    assert "ending after the running micro-batches" in err
     assert counting.job()["status"] == "SUSPENDED"
 
 
@@ -273,13 +273,13 @@ def test_a_supervised_job_that_is_killed_counts_every_record_once(tmp_path: Path
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "done\n")
     assert "driver died (signal 9), attempt 2 in 0.0 s\n" in err
-    assert "WARNING job 'count' goes on from " in err
+    assert "WARNING Job 'count' resumes from " in err
     assert counting.is_counted_once()
     assert (counting.job()["attempts"], counting.job()["status"]) == (2, "FINISHED")
 
 
 @pytest.mark.crash
-def test_a_supervised_job_begins_fresh_once(tmp_path: Path) -> None:
+def test_a_supervised_job_starts_fresh_only_once(tmp_path: Path) -> None:
     counting = Counting(tmp_path, 100_000, 0.002)
     suspended = counting.start()
     suspended.send_signal(signal.SIGINT)

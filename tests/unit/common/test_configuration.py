@@ -7,7 +7,7 @@ from penstock.common import Configuration
 from penstock.errors import OptionValueError
 
 
-def test_values_are_read_as_the_type_asked_for() -> None:
+def test_values_are_read_as_the_requested_type() -> None:
     given = Configuration.from_dict({"i": "7", "b": "TRUE", "f": "1.5"})
     assert given.get_integer("i", 0) == 7
     assert given.get_boolean("b", False) is True
@@ -28,7 +28,7 @@ def test_defaults_are_given_for_keys_not_set() -> None:
     assert empty.get("k") is None
 
 
-def test_a_value_of_another_type_is_refused_with_key_value_and_expectation() -> None:
+def test_a_value_of_another_type_is_rejected_with_key_value_and_expectation() -> None:
     with pytest.raises(OptionValueError, match=r"'k' needs a whole number; got 'many'"):
         Configuration().set_string("k", "many").get_integer("k", 0)
     with pytest.raises(OptionValueError, match="needs true or false; got 'yes'"):
@@ -48,7 +48,7 @@ def test_keys_can_be_listed_looked_up_and_removed() -> None:
     assert given.remove_config("a") is False
 
 
-def test_add_all_puts_keys_behind_the_prefix() -> None:
+def test_add_all_prepends_the_prefix_to_keys() -> None:
     other = Configuration().set_string("a", "1")
     given = Configuration().set_string("a", "0").add_all(other).add_all(other, "p.")
     assert given.to_dict() == {"a": "1", "p.a": "1"}
@@ -69,7 +69,7 @@ def test_copies_are_equal_and_independent(twin) -> None:  # type: ignore[no-unty
     assert given.get_integer("a", 0) == 1
 
 
-def test_lists_are_split_in_both_spellings() -> None:
+def test_lists_are_parsed_in_both_formats() -> None:
     assert Configuration.parse_list_value("a;b") == ["a", "b"]
     assert Configuration.parse_list_value("[a, 'b']") == ["a", "b"]
     assert Configuration.parse_list_value("") == []

@@ -11,7 +11,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import DiscardingSink
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.errors import CheckpointFailedError, InvalidJobError
-from penstock.savepoint.directory import metadata_of
+from penstock.savepoint.directory import read_savepoint_metadata
 from penstock.testing.inline import run_inline
 
 
@@ -38,25 +38,23 @@ def client(tmp_path: Path) -> Iterator[JobClient]:
     client.get_job_execution_result().exception()
 
 
-def test_a_savepoint_is_written_while_the_job_goes_on(client: JobClient, tmp_path: Path) -> None:
+def test_a_savepoint_is_written_while_the_job_continues(client: JobClient, tmp_path: Path) -> None:
     path = client.trigger_savepoint(f"file://{tmp_path}/mine").result()
     assert Path(path).parent == tmp_path / "mine"
-    assert metadata_of(Path(path)).job_name == "numbers"
+    assert read_savepoint_metadata(Path(path)).job_name == "numbers"
     assert client.get_job_status().result() is JobStatus.RUNNING
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_a_job_is_stopped_behind_a_savepoint(
-    client: JobClient, tmp_path: Path, drain: bool
-) -> None:
+def test_a_job_is_stopped_with_a_savepoint(client: JobClient, tmp_path: Path, drain: bool) -> None:
     path = client.stop_with_savepoint(drain, str(tmp_path / "mine")).result()
     client.get_job_execution_result().result()
     assert client.get_job_status().result() is JobStatus.FINISHED
-    assert {operator.ended for operator in metadata_of(Path(path)).operators} == {drain}
+    assert {operator.ended for operator in read_savepoint_metadata(Path(path)).operators} == {drain}
 
 
 def test_a_savepoint_that_has_no_place_fails_later_not_at_the_call(client: JobClient) -> None:
-    with pytest.raises(CheckpointFailedError, match="there is no place for the savepoint"):
+    with pytest.raises(CheckpointFailedError, match="there is no directory for the savepoint"):
         client.trigger_savepoint().result()
     with pytest.raises(InvalidJobError, match="savepoint_directory needs a path in a file system"):
         client.stop_with_savepoint(False, "s3://bucket/there").result()

@@ -16,7 +16,7 @@ def test_bytes_that_are_no_text_become_replacement_characters() -> None:
     assert SimpleStringSchema().deserialize(b"a\xff") == "a\ufffd"
 
 
-def test_an_unknown_charset_is_refused_at_once() -> None:
+def test_an_unknown_charset_is_rejected_at_once() -> None:
     with pytest.raises(LookupError):
         SimpleStringSchema("klingon")
     with pytest.raises(LookupError):

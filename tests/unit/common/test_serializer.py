@@ -15,7 +15,7 @@ class Other(OneByte):
     pass
 
 
-def test_values_come_back_from_the_stream() -> None:
+def test_values_are_read_back_from_the_stream() -> None:
     stream = BytesIO()
     OneByte().serialize(7, stream)
     stream.seek(0)

@@ -1,4 +1,4 @@
-"""Every page about connectors begins with a guarantee, and the table leads to each of them."""
+"""Every connector page begins with code and its guarantee, and both indexes link to it."""
 
 from pathlib import Path
 
@@ -9,11 +9,13 @@ PAGES = sorted((DOCS / "connectors").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_says_its_guarantee_first(page: Path) -> None:
-    title, first, *_ = page.read_text().split("\n\n")
+def test_a_page_shows_code_and_then_states_its_guarantee(page: Path) -> None:
+    title, code, rest = page.read_text().split("\n\n", 2)
     assert title.startswith("# ")
-    assert first.startswith("**")
-    assert "once" in first.partition("**")[2].partition("**")[0]
+    assert code.startswith("```python\n")
+    guarantee = rest if code.endswith("```") else rest.partition("\n```\n\n")[2]
+    assert guarantee.startswith("**")
+    assert "once" in guarantee.partition("**")[2].partition("**")[0]
 
 
 @pytest.mark.parametrize("index", ["index.md", "connectors/index.md"])

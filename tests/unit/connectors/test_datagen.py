@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Types
-from penstock.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
-from penstock.connectors.source import EnumeratorContext, Plan, SplitRange
+from penstock.connectors.contracts.source import EnumeratorContext, ReadPlan, SplitRange
+from penstock.connectors.indexed_sources import DataGeneratorSource, RateLimiterStrategy
 
 
 class Clock:
@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-def size_of(plan: Plan) -> int:
+def size_of(plan: ReadPlan) -> int:
     return sum(part.end - part.start for ranges in plan for part in ranges)
 
 
@@ -47,7 +47,7 @@ def test_a_rate_below_one_per_second_still_lets_records_through() -> None:
     assert size_of(enumerator.plan(100)) == 1
 
 
-def test_senseless_settings_are_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(ValueError, match="got -1"):
         DataGeneratorSource(str, -1)
     with pytest.raises(ValueError, match="got 0 per second"):

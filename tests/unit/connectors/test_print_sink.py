@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from penstock.common import Types
+from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.connectors.print_sink import PrintSink
-from penstock.connectors.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.errors import LostStagedFileError
 
 
@@ -26,7 +26,7 @@ def printed(
     ("identifier", "parallelism", "line"),
     [(None, 1, "x\n"), (None, 4, "3> x\n"), ("id", 1, "id> x\n"), ("id", 4, "id:3> x\n")],
 )
-def test_the_prefix_names_what_needs_telling_apart(
+def test_the_prefix_names_identifier_and_subtask_if_there_are_several(
     identifier: str | None,
     parallelism: int,
     line: str,
@@ -38,7 +38,7 @@ def test_the_prefix_names_what_needs_telling_apart(
     assert capsys.readouterr().out == line
 
 
-def test_it_prints_to_standard_error_if_told_so(
+def test_it_prints_to_standard_error_if_configured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed(PrintSink(stderr=True), tmp_path, 0, 1)
@@ -68,11 +68,11 @@ def test_half_of_a_character_does_not_stop_the_job(
     assert capsys.readouterr().out == "a?\n"
 
 
-def test_a_staged_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_staged_file_is_an_error(tmp_path: Path) -> None:
     sink = PrintSink()
     writer = sink.writer(WriterContext(0, 1, tmp_path, "name"))
     writer.write("x" * 100_000)
     staged = writer.stage()
     (tmp_path / "name").unlink()
-    with pytest.raises(LostStagedFileError, match="needs 100001 bytes; got 0"):
+    with pytest.raises(LostStagedFileError, match="has 0 bytes, but its task wrote 100001"):
         publisher_of(sink, tmp_path).publish([staged])

@@ -26,7 +26,7 @@ from penstock.datastream.async_retry_predicates import (
     has_exception_predicate,
 )
 from penstock.errors import InvalidJobError, UserFunctionError
-from penstock.task import async_step
+from penstock.task.operators import async_step
 from tests.unit.support import collected, environment
 
 LONG = Time.minutes(5)
@@ -126,7 +126,7 @@ def test_more_records_than_are_kept_are_called_in_batches(monkeypatch: pytest.Mo
     assert collected(answers)[:4] == [4, 3, 2, 1]
 
 
-def test_the_values_of_a_keyed_stream_are_asked_about() -> None:
+def test_async_functions_work_on_the_values_of_a_keyed_stream() -> None:
     keyed = numbers(5, parallelism=2).key_by(lambda n: n % 2)
     answers = AsyncDataStream.unordered_wait(keyed, PlusOne(), LONG)
     assert sorted(collected(answers)) == [1, 2, 3, 4, 5]
@@ -335,7 +335,9 @@ class Listening(PlusOne, CheckpointListener):
     ],
     ids=["plain", "class", "callable", "listener", "timeout", "capacity"],
 )
-def test_what_cannot_work_is_refused(function: Any, timeout: Any, capacity: int, said: str) -> None:
+def test_what_cannot_work_is_rejected(
+    function: Any, timeout: Any, capacity: int, said: str
+) -> None:
     with pytest.raises(InvalidJobError, match=said):
         AsyncDataStream.ordered_wait(numbers(1), function, timeout, capacity)
 
@@ -344,7 +346,7 @@ def test_tries_need_a_strategy_and_a_timeout() -> None:
     retry: Any = AsyncDataStream.ordered_wait_with_retry
     with pytest.raises(InvalidJobError, match="needs an AsyncRetryStrategy; got None"):
         retry(numbers(1), PlusOne(), LONG, None)
-    with pytest.raises(InvalidJobError, match="need a timeout above zero"):
+    with pytest.raises(InvalidJobError, match="needs a timeout above zero"):
         retry(numbers(1), PlusOne(), Time.milliseconds(0), fixed(1, None, None))
     with pytest.raises(InvalidJobError, match="needs a DataStream"):
         retry([1], PlusOne(), LONG, fixed(1, None, None))
@@ -369,7 +371,7 @@ def test_results_have_the_event_time_of_their_record(dealt_out: bool) -> None:
     assert sorted(collected(stamped)) == [(n, n * 1000) for n in range(9)]
 
 
-def test_a_function_given_to_two_steps_has_a_life_in_each() -> None:
+def test_a_function_of_two_steps_has_one_instance_in_each() -> None:
     same = Client()
     once = AsyncDataStream.ordered_wait(numbers(5), same, LONG)
     assert collected(AsyncDataStream.ordered_wait(once, same, LONG)) == [*range(5)]

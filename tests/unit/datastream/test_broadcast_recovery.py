@@ -19,7 +19,7 @@ from penstock.datastream import (
 )
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.errors import StateDeclaredTwiceError
-from penstock.job.launch import LaunchedJob
+from penstock.job.launched_job import LaunchedJob
 from penstock.testing import Burst, Idle, ScriptedFailures, ScriptedSource
 from tests.unit.job.counting import KEYS, Program, checkpoint, counted, die, launched
 from tests.unit.support import eventually
@@ -212,7 +212,7 @@ def test_with_another_parallelism_every_subtask_gets_all_rules(
         assert sorted(counts) == sorted([*counted(9), *after])
 
 
-def test_rules_of_another_type_are_refused(tmp_path: Path) -> None:
+def test_rules_of_another_type_are_rejected(tmp_path: Path) -> None:
     path = saved(tmp_path, 2, is_keyed=False)
     (tmp_path / "second").mkdir()
     changed = MapStateDescriptor("rules", Types.LONG(), Types.STRING())

@@ -332,13 +332,13 @@ class ReturnsNumber(Numbered):
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (TouchesKeyed(), "keyed state belongs to a record's key"),
+        (TouchesKeyed(), "keyed state belongs to a key"),
         (WritesElsewhere(), "no attribute 'put'"),
-        (ClearsElsewhere(), "is changed in process_broadcast_element() only"),
+        (ClearsElsewhere(), "can be changed in process_broadcast_element() only"),
         (SetsTimers(), "a timer is set to milliseconds since the epoch"),
-        (AsksForOther(), "asks for broadcast state 'seen', and broadcast() was given 'rules'"),
-        (AsksForOtherType(), "state 'rules' is known as"),
-        (PutsWrong(), "operator state 'rules': an element, field \"['a']\" does not fit"),
+        (AsksForOther(), "asks for broadcast state 'seen', but broadcast() has only 'rules'"),
+        (AsksForOtherType(), "state 'rules' was declared as"),
+        (PutsWrong(), "operator state 'rules': an element, field \"['a']\" does not match"),
         (ReturnsNumber(), "must return an iterable or None; it returned 10"),
     ],
     ids=lambda value: type(value).__name__,
@@ -371,12 +371,12 @@ def expiring() -> MapStateDescriptor:
         (lambda e: plain(e).process(Neither()), "needs a BroadcastProcessFunction; got"),
         (lambda e: plain(e).process(Priced(), Types.LONG), "did you forget the parentheses"),
         (lambda e: e.from_collection([1]).broadcast(7), "needs MapStateDescriptors; got 7"),
-        (lambda e: e.from_collection([1]).broadcast(RULES, RULES), "2 states of the name 'rules'"),
+        (lambda e: e.from_collection([1]).broadcast(RULES, RULES), "2 states named 'rules'"),
         (lambda e: e.from_collection([1]).broadcast(expiring()), "time-to-live"),
         (lambda e: e.from_collection([1]).key_by(itself).broadcast(RULES), "is not possible"),
     ],
 )
-def test_a_slip_is_refused_where_it_is_written(
+def test_a_slip_is_rejected_where_it_is_written(
     build: Callable[[StreamExecutionEnvironment], Any], text: str
 ) -> None:
     with pytest.raises(InvalidJobError) as caught:

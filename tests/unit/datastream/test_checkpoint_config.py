@@ -24,7 +24,12 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.errors import ConfigurationError, OptionValueError
-from penstock.recovery.restart import FailureRate, FixedDelay, NoRestart, read_restart_strategy
+from penstock.recovery.restart_strategy import (
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    read_restart_strategy,
+)
 
 
 @pytest.fixture
@@ -90,7 +95,7 @@ def test_setters_write_the_configuration_and_getters_read_it(
         lambda config: config.set_checkpoint_storage_dir("hdfs://checkpoints"),
     ],
 )
-def test_a_wrong_value_is_refused_at_once_and_changes_nothing(
+def test_a_wrong_value_is_rejected_at_once_and_changes_nothing(
     wrong: Callable[[CheckpointConfig], object],
 ) -> None:
     configuration = Configuration()
@@ -99,7 +104,7 @@ def test_a_wrong_value_is_refused_at_once_and_changes_nothing(
     assert configuration == Configuration()
 
 
-def test_what_is_set_later_wins_in_any_spelling(env: StreamExecutionEnvironment) -> None:
+def test_a_later_setting_overrides_under_any_key_name(env: StreamExecutionEnvironment) -> None:
     config = env.get_checkpoint_config()
     env.configure(Configuration().set_string("state.checkpoints.dir", "/old"))
     config.set_checkpoint_storage_dir("/new")
@@ -265,7 +270,7 @@ def test_what_tunes_flinks_rocksdb_is_kept_with_one_warning(
     assert backend.get_number_of_transfer_threads() == 8
     assert backend.to_configuration().to_dict() == before
     assert [r.message for r in caplog.records] == [
-        "set_predefined_options() tunes Flink's RocksDB: it is kept, and changes nothing"
+        "set_predefined_options() tunes Flink's RocksDB and has no effect"
     ]
 
 
@@ -295,6 +300,6 @@ def test_restart_strategies_are_equal_by_their_keys() -> None:
     assert RestartStrategies.no_restart() != RestartStrategies.fall_back_restart()
 
 
-def test_a_wrong_restart_strategy_is_refused(env: StreamExecutionEnvironment) -> None:
+def test_a_wrong_restart_strategy_is_rejected(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(OptionValueError, match=r"fixed-delay\.attempts"):
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(-1, 10))

@@ -166,7 +166,7 @@ class Timestamps(CoProcessFunction[Any, Any, Any]):
         return None
 
 
-def test_a_record_without_event_time_has_the_timestamp_pyflink_gives() -> None:
+def test_a_record_without_event_time_has_pyflinks_timestamp() -> None:
     env = environment()
     one = env.from_collection([1])
     assert collected(one.connect(one).process(Timestamps())) == [-(2**63)]
@@ -309,7 +309,7 @@ class Where(CoMapFunction[Any, Any, Any]):
 
 
 @pytest.mark.parametrize("key_type", [None, Types.STRING()])
-def test_a_keyed_stream_beside_a_broadcast_one_is_dealt_out_by_key(key_type: Any) -> None:
+def test_a_keyed_stream_connected_with_a_broadcast_one_is_partitioned_by_key(key_type: Any) -> None:
     env = environment(3)
     keys = ["a", "b", "c", "d"] * 3
     keyed = env.from_collection(keys).key_by(lambda k: k, key_type)
@@ -407,13 +407,13 @@ class SetsTimers(KeyedCoProcessFunction[Any, Any, Any, Any]):
     process_element2 = process_element1
 
 
-def test_a_keyed_function_on_streams_without_keys_is_told_that_there_is_none() -> None:
+def test_a_keyed_function_on_streams_without_keys_is_an_error() -> None:
     one, two = streams(environment())
     with pytest.raises(StepError, match="no current key"):
         collected(one.connect(two).process(AsksForKey()))
 
 
-def test_timers_are_refused_on_streams_without_keys() -> None:
+def test_timers_are_rejected_on_streams_without_keys() -> None:
     one, two = streams(environment())
     with pytest.raises(StepError, match="timers belong to keys"):
         collected(one.connect(two).process(SetsTimers()))
@@ -433,7 +433,7 @@ def test_timers_are_refused_on_streams_without_keys() -> None:
         (lambda s: s.map(Marked(), Types.STRING), "did you forget the parentheses"),
     ],
 )
-def test_a_slip_is_refused_where_it_is_written(
+def test_a_slip_is_rejected_where_it_is_written(
     build: Callable[[ConnectedStreams], Any], text: str
 ) -> None:
     one, two = streams(environment())
@@ -455,7 +455,7 @@ def test_streams_of_two_environments_do_not_meet(join: str) -> None:
 def test_keys_of_two_types_do_not_meet(other: Any) -> None:
     one, two = streams(environment())
     both = one.key_by(first, Types.STRING()).connect(two.key_by(len, other))
-    with pytest.raises(InvalidJobError, match=r"one type, and these are String and .* key_type"):
+    with pytest.raises(InvalidJobError, match=r"one type, but are String and .* key_type"):
         both.process(Waiting())
     assert both.key_by(first, first).process(Waiting())
 

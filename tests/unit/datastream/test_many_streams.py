@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.sequence import NumberSequenceSource
+from penstock.connectors.indexed_sources import NumberSequenceSource
 from penstock.datastream import (
     CoMapFunction,
     DataStream,
@@ -198,7 +198,7 @@ def test_a_diamond_neither_loses_nor_doubles(
 
 
 @pytest.mark.parametrize("early", [1, 2])
-def test_a_source_that_ends_early_lets_the_other_go_on(early: int) -> None:
+def test_a_source_that_ends_early_does_not_stop_the_other(early: int) -> None:
     env = environment(2, execution__checkpointing__interval="10 ms")
     short = scripted(env, "short", Burst([1, 2]))
     long = scripted(env, "long", *[Burst([10]), Pause(0.03)] * 4)
@@ -229,7 +229,7 @@ class Here(MapFunction[Any, Any]):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_records_stay_in_their_subtask_and_in_order_behind_a_decoupling(
+def test_records_stay_in_their_subtask_and_in_order_after_decouple(
     parallelism: int, mode: RuntimeExecutionMode
 ) -> None:
     env = environment(parallelism, penstock__micro_batch__max_records="10").set_runtime_mode(mode)
@@ -261,7 +261,7 @@ class ByLength(KeySelector[Any, int]):
         return len(value)
 
 
-def test_a_key_selector_behind_a_decoupling_is_opened() -> None:
+def test_a_key_selector_after_decouple_is_opened() -> None:
     env = environment(2)
     words = env.from_collection(["a", "bb", "c"]).decouple("cut")
     counts = words.key_by(ByLength()).process(Numbered())
@@ -299,7 +299,7 @@ class HoldsBehindTheCut(WatchedSubmitter):
             time.sleep(0.002)
 
 
-def test_what_is_before_a_decoupling_goes_on_while_what_is_behind_it_stands() -> None:
+def test_steps_before_decouple_continue_while_steps_after_it_are_blocked() -> None:
     held = HoldsBehindTheCut(wanted=5)
     env = held.watch(environment(penstock__micro_batch__max_records="10"))
     results = collected(sequence(env, 1, 100).map(same).decouple().map(same))

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from penstock.common import JobClient, MetricInfo, Types
-from penstock.common.metric_figures import Marks, Spread, StepFigures
+from penstock.common.metric_values import DistributionSummary, MeterSample, StepMetrics
 from penstock.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from penstock.errors import InvalidJobError, StepError
-from penstock.job.metrics import JobMetrics
+from penstock.job.reports import MicroBatchReport
+from penstock.job.statistics import JobStatistics
 from penstock.job.submitter import MicroBatchLostError
 from penstock.metrics import Counter, Distribution, Meter, MetricGroup
 from penstock.task.messages import Instruction
@@ -59,7 +60,7 @@ def test_every_kind_of_metric_can_be_seen() -> None:
     assert (found["last"].kind, found["last"].subtasks) == ("gauge", {0: 10})
 
 
-def test_figures_of_all_subtasks_come_together() -> None:
+def test_metrics_of_all_subtasks_are_combined() -> None:
     found = by_name(run(environment(parallelism=3), 30).get_metrics())
     assert (found["seen"].count, found["values"].count) == (30, 30)
     assert (found["values"].least, found["values"].most) == (1, 30)
@@ -94,7 +95,7 @@ class Gauged(MapFunction[int, int]):
 
 
 def test_a_gauge_that_gives_no_number_is_an_error_that_names_the_step() -> None:
-    with pytest.raises(StepError, match=r"'gauged'.*gauge 'g' must give a number; it gave 'x'"):
+    with pytest.raises(StepError, match=r"'gauged'.*must return a number; it returned 'x'"):
         collected(environment().from_collection([1]).map(Gauged("x")).name("gauged"))
     with pytest.raises(InvalidJobError, match="needs a function without parameters; got 3"):
         MetricGroup().gauge("g", 3)  # type: ignore[arg-type]
@@ -106,27 +107,29 @@ def test_metrics_count_within_a_micro_batch() -> None:
     counter.dec()
     meter.mark_event()
     assert (counter.get_count(), meter.get_count()) == (2, 1)
-    assert (counter.take(), meter.take()) == (2, Marks(1, 5))
+    assert (counter.take(), meter.take()) == (2, MeterSample(1, 5))
     assert (counter.take(), meter.take(), distribution.take()) == (0, None, None)
     distribution.update(2)
     distribution.update(-1.5)
-    assert distribution.take() == Spread(2, 0.5, -1.5, 2)
+    assert distribution.take() == DistributionSummary(2, 0.5, -1.5, 2)
 
 
 def test_a_meter_gives_the_rate_of_its_span() -> None:
     now = [100.0]
-    metrics = JobMetrics(lambda: now[0])
+    statistics = JobStatistics({"m": "measured"}, lambda: now[0])
 
-    def told(count: int) -> float | None:
-        metrics.take({}, {0: {"m": StepFigures(meters={"e": Marks(count, 10)})}})
-        (info,) = metrics.facts({"m": "measured"})
+    def rate_after(count: int) -> float | None:
+        figures = {0: {"m": StepMetrics(meters={"e": MeterSample(count, 10)})}}
+        report = MicroBatchReport(0, "measured", 1, 1, 0.0, 0.0, 0.0, 1, 1, figures=figures)
+        statistics.add(report, {})
+        (info,) = statistics.infos()
         return info.rate
 
-    assert told(50) == 5.0
+    assert rate_after(50) == 5.0
     now[0] += 9
-    assert told(30) == 8.0
+    assert rate_after(30) == 8.0
     now[0] += 2
-    assert told(10) == 4.0
+    assert rate_after(10) == 4.0
     now[0] += 60
-    (info,) = metrics.facts({"m": "measured"})
+    (info,) = statistics.infos()
     assert (info.rate, info.count) == (0.0, 90)

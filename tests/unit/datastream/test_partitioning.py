@@ -64,7 +64,7 @@ def pairs(env: StreamExecutionEnvironment) -> DataStream:
     ],
     ids=["classes", "callables"],
 )
-def test_a_partitioner_decides_who_gets_a_record(partitioner: Any, selector: Any) -> None:
+def test_a_partitioner_chooses_the_subtask_of_a_record(partitioner: Any, selector: Any) -> None:
     where = pairs(environment(parallelism=3)).partition_custom(partitioner, selector)
     found = collected(where.process(Where()))
     assert sorted(found) == sorted((n % 3, ("a", n)) for n in range(9))
@@ -98,9 +98,9 @@ def test_a_partitioner_that_cannot_travel_is_named() -> None:
 
 def test_a_partitioner_is_no_step_and_no_way_around_a_key() -> None:
     env = environment()
-    with pytest.raises(InvalidJobError, match=r"partition_custom\(\) is no step of its own"):
+    with pytest.raises(InvalidJobError, match=r"partition_custom\(\) is not a step"):
         pairs(env).partition_custom(ByRemainder(), Number()).name("x")
-    with pytest.raises(InvalidJobError, match="a keyed stream is dealt out by its key"):
+    with pytest.raises(InvalidJobError, match="a keyed stream is partitioned by its key"):
         pairs(env).key_by(Number()).partition_custom(ByRemainder(), Number())
     with pytest.raises(InvalidJobError, match=r"did you mean ByRemainder\(\)"):
         pairs(env).partition_custom(ByRemainder, Number())  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ def test_a_projection_keeps_some_fields_in_the_order_given() -> None:
 
 
 @pytest.mark.parametrize("field", [2, -1, "a"])
-def test_a_projection_of_a_field_that_is_not_there_is_refused(field: Any) -> None:
+def test_a_projection_of_a_field_that_is_not_there_is_rejected(field: Any) -> None:
     with pytest.raises(InvalidJobError, match=r"takes fields from 0 to 1 here; got"):
         pairs(environment()).project(field)
 

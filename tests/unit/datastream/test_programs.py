@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.common import Duration, Row, Types, WatermarkStrategy
-from penstock.connectors.discard import DiscardingSink
-from penstock.connectors.sequence import NumberSequenceSource
+from penstock.connectors.discarding_sink import DiscardingSink
+from penstock.connectors.indexed_sources import NumberSequenceSource
 from penstock.datastream import (
     DataStream,
     KeyedProcessFunction,
@@ -167,7 +167,7 @@ def test_batch_mode_refuses_a_source_that_never_ends() -> None:
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/tmp")
     watching = source.monitor_continuously(Duration.of_seconds(1)).build()
     env.from_source(watching, NO_WATERMARKS, "files").print()
-    with pytest.raises(InvalidJobError, match=r"bounded sources, and 'Source: files' never ends"):
+    with pytest.raises(InvalidJobError, match=r"bounded sources, but 'Source: files' is unbounded"):
         env.execute()
 
 

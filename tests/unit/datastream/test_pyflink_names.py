@@ -28,16 +28,16 @@ ELSEWHERE = {
         "common.config_options:TypedConfigOptionBuilder"
     ),
     "datastream.connectors.file_system:OutputFileConfig.OutputFileConfigBuilder": (
-        "connectors.file_sink:OutputFileConfigBuilder"
+        "connectors.files.publisher:OutputFileConfigBuilder"
     ),
     "datastream.connectors.file_system:FileSink.BaseBuilder": (
-        "connectors.file_sink:RowFormatBuilder"
+        "connectors.files.sink:RowFormatBuilder"
     ),
     "datastream.connectors.file_system:FileSink.RowFormatBuilder": (
-        "connectors.file_sink:RowFormatBuilder"
+        "connectors.files.sink:RowFormatBuilder"
     ),
     "datastream.connectors.file_system:FileSink.BulkFormatBuilder": (
-        "connectors.file_sink:BulkFormatBuilder"
+        "connectors.files.sink:BulkFormatBuilder"
     ),
 }
 """Classes that nobody names, because a method gives their objects."""
@@ -152,18 +152,20 @@ def asked_for() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "key"), asked_for())
-def test_who_asks_for_a_missing_name_is_told_what_to_do(name: str, key: str) -> None:
+def test_a_missing_name_of_pyflink_raises_an_error_with_the_alternative(
+    name: str, key: str
+) -> None:
     with pytest.raises((NoPyFlinkModuleError, NoPyFlinkNameError, NoPyFlinkMethodError)) as refused:
         ask(name)
     assert str(refused.value).endswith(f" is not in penstock: {INSTEAD[key]}")
 
 
-def test_a_class_that_pyflink_has_inside_of_another_is_refused_by_the_class_itself() -> None:
+def test_a_class_that_pyflink_has_inside_of_another_is_rejected_by_the_class_itself() -> None:
     with pytest.raises(NoPyFlinkMethodError, match=r"^KeyedStream\.AccumulateType is not in"):
         KeyedStream.AccumulateType  # noqa: B018
 
 
-def test_a_missing_module_is_refused_however_it_is_imported() -> None:
+def test_a_missing_module_is_rejected_however_it_is_imported() -> None:
     for line in (
         "import penstock.datastream.connectors.jdbc",
         "from penstock.datastream.connectors import jdbc",

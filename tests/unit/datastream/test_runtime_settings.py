@@ -198,7 +198,7 @@ def test_resources_are_described_and_change_nothing() -> None:
         env.register_slot_sharing_group("big")  # type: ignore[arg-type]
 
 
-def test_resources_without_cores_or_heap_are_refused_as_in_flink() -> None:
+def test_resources_without_cores_or_heap_are_rejected_as_in_flink() -> None:
     with pytest.raises(InvalidJobError, match=r"set_cpu_cores\(\) and set_task_heap_memory\(\)"):
         SlotSharingGroup.builder("half").set_cpu_cores(1).build()
     SlotSharingGroup.builder("none").build()

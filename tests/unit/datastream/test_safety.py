@@ -26,7 +26,7 @@ from penstock.datastream.functions import NullByteKeySelector
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import InvalidJobError, StepError, UserFunctionError
 from penstock.ids import OperatorUid
-from penstock.job.sizing import SizeLimits, next_size
+from penstock.job.stage.micro_batch_size import SizeLimits, next_size
 from penstock.task.layout import file_name
 from tests.unit.support import collected, environment
 
@@ -55,7 +55,7 @@ def test_any_uid_becomes_one_plain_file_name(uid: str) -> None:
     assert file_name(OperatorUid("count-1")) == "count-1"
 
 
-def test_an_empty_uid_is_refused() -> None:
+def test_an_empty_uid_is_rejected() -> None:
     env = environment()
     env.from_collection([1]).map(str).uid("").print()
     with pytest.raises(InvalidJobError, match="empty uid"):
@@ -87,7 +87,7 @@ class InOpen(KeyedProcessFunction[int, int, int]):
         yield value
 
 
-def test_keyed_state_without_a_current_record_is_refused() -> None:
+def test_keyed_state_without_a_current_record_is_rejected() -> None:
     env = environment()
     with pytest.raises(StepError, match="not in open"):
         collected(env.from_collection([1]).key_by(lambda n: n).process(InOpen()))
@@ -131,11 +131,11 @@ def test_a_batch_too_slow_for_its_few_records_shrinks_from_what_it_took() -> Non
     assert next_size(20_000, 1_300, 30.0, 29.0, limits) == 650
 
 
-def test_settings_on_what_is_no_step_are_refused() -> None:
+def test_settings_on_what_is_no_step_are_rejected() -> None:
     stream = environment().from_collection([1]).map(str)
-    with pytest.raises(InvalidJobError, match=r"rebalance\(\) is no step"):
+    with pytest.raises(InvalidJobError, match=r"rebalance\(\) is not a step"):
         stream.rebalance().name("oops")
-    with pytest.raises(InvalidJobError, match=r"key_by\(\) is no step"):
+    with pytest.raises(InvalidJobError, match=r"key_by\(\) is not a step"):
         stream.key_by(len).start_new_chain()
     with pytest.raises(InvalidJobError, match="limit"):
         stream.execute_and_collect(limit=0)
@@ -161,7 +161,7 @@ PROGRAM = """
 """
 
 
-def test_a_program_that_ends_before_its_job_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_program_that_ends_before_its_job_leaves_no_files(tmp_path: Path) -> None:
     settings = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}
     program = textwrap.dedent(PROGRAM)
     subprocess.run([sys.executable, "-c", program], env=settings, check=True, timeout=60)
@@ -180,29 +180,29 @@ def test_a_program_that_ends_before_its_job_leaves_nothing_behind(tmp_path: Path
         (lambda s: s._env.socket_text_stream("localhost", 99999), "from 1 to 65535; got 99999"),
     ],
 )
-def test_a_slip_is_refused_where_it_is_written(build: Callable[[Any], Any], text: str) -> None:
+def test_a_slip_is_rejected_where_it_is_written(build: Callable[[Any], Any], text: str) -> None:
     with pytest.raises(InvalidJobError) as caught:
         build(environment().from_collection(["a"]))
     assert text in str(caught.value)
 
 
-def test_a_flat_map_that_returns_no_iterable_is_told_so() -> None:
+def test_a_flat_map_that_returns_no_iterable_is_an_error() -> None:
     env = environment()
     with pytest.raises(UserFunctionError, match="must return an iterable or None; it returned 7"):
         collected(env.from_collection([7]).flat_map(lambda n: n))
 
 
-def test_a_failed_job_that_nobody_waits_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_job_without_a_waiting_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     env = environment()
     env.from_collection([0]).map(lambda n: 1 // n).print()
     client = env.execute_async("bad")
     while client.get_job_status().result() is JobStatus.RUNNING:
         time.sleep(0.01)
     time.sleep(0.2)
-    assert any("job 'bad' failed: step 'Map'" in message for message in caplog.messages)
+    assert any("Job 'bad' failed: step 'Map'" in message for message in caplog.messages)
 
 
-def test_a_name_that_only_pyflink_has_is_told_apart_from_a_typo() -> None:
+def test_a_missing_name_of_pyflink_is_distinguished_from_a_typo() -> None:
     env: Any = environment()
     with pytest.raises(AttributeError, match=r"\.add_source is not in penstock: it wraps a Java"):
         env.add_source(None)

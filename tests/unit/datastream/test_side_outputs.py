@@ -10,7 +10,7 @@ import pytest
 
 from penstock.common import Types, WatermarkStrategy
 from penstock.common.watermark_strategy import TimestampAssigner
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.contracts.sink import WriterContext
 from penstock.datastream import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -139,7 +139,7 @@ def test_every_step_of_two_inputs_has_side_outputs_on_both(
     assert both(step(environment())) == expected(range(20))
 
 
-def test_a_side_output_can_be_keyed_with_state_behind_it() -> None:
+def test_a_side_output_can_be_keyed_with_state_after_it() -> None:
     class Count(KeyedProcessFunction[int, int, Any]):
         def open(self, runtime_context: RuntimeContext) -> None:
             self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
@@ -154,7 +154,7 @@ def test_a_side_output_can_be_keyed_with_state_behind_it() -> None:
     assert sorted(collected(counted)) == [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1)]
 
 
-def test_a_side_output_of_a_keyed_step_can_be_dealt_out_to_more_subtasks() -> None:
+def test_a_side_output_of_a_keyed_step_can_be_rebalanced_to_more_subtasks() -> None:
     env = environment(parallelism=2)
     step = keyed_by_itself(env).process(KeyedSplit(), Types.LONG())
     odd = step.get_side_output(ODD).rebalance().map(itself).set_parallelism(3)
@@ -205,7 +205,7 @@ def test_records_of_a_side_output_keep_their_event_time(dealt_out: bool) -> None
     assert collected(stamped) == [(n, n * 1000) for n in (1, 3, 5, 7, 9)]
 
 
-def test_a_record_that_does_not_fit_the_tags_type_is_named() -> None:
+def test_a_record_that_is_not_of_the_tags_type_is_named() -> None:
     texts = OutputTag("texts", Types.STRING())
 
     def wrong(value: int) -> Iterable[Any]:
@@ -216,16 +216,16 @@ def test_a_record_that_does_not_fit_the_tags_type_is_named() -> None:
         collected(side.rebalance().map(lambda v: v))
 
 
-def test_a_side_output_that_nobody_takes_is_an_error_where_others_are_taken() -> None:
+def test_an_unused_side_output_is_an_error_if_others_are_used() -> None:
     other = OutputTag("other")
     step = numbers(environment()).process(Split())
-    with pytest.raises(StepError, match=r"nobody takes side output 'odd' .*taken: 'other'"):
+    with pytest.raises(StepError, match=r"side output 'odd' .*is not read .read: 'other'"):
         both(step, other)
 
 
 def test_a_tag_that_would_leave_its_step_as_a_record_is_an_error() -> None:
     step = numbers(environment()).process(Split())
-    with pytest.raises(StepError, match=r"nobody takes side output 'odd' .*taken: none"):
+    with pytest.raises(StepError, match=r"side output 'odd' .*is not read .read: none"):
         collected(step.rebalance().map(lambda v: v))
 
 
@@ -240,7 +240,7 @@ def test_a_tag_with_more_than_one_record_is_an_error() -> None:
 def test_one_id_has_one_type() -> None:
     step = numbers(environment()).process(Split())
     step.get_side_output(ODD)
-    with pytest.raises(InvalidJobError, match="'odd' of 'PROCESS' is asked for as"):
+    with pytest.raises(InvalidJobError, match="'odd' of 'PROCESS' is requested as"):
         step.get_side_output(OutputTag("odd", Types.STRING()))
 
 
@@ -256,13 +256,13 @@ def test_what_has_no_function_has_no_side_output() -> None:
 
 def test_a_side_output_is_no_step_of_its_own() -> None:
     side = numbers(environment()).process(Split()).get_side_output(ODD)
-    with pytest.raises(InvalidJobError, match="side output 'odd' is no step of its own"):
+    with pytest.raises(InvalidJobError, match="side output 'odd' is not a step"):
         side.name("late")
 
 
 @pytest.mark.parametrize("tag_id", ["", None, 3])
 def test_a_tag_needs_an_id(tag_id: Any) -> None:
-    with pytest.raises(InvalidJobError, match="an OutputTag needs an id"):
+    with pytest.raises(InvalidJobError, match="an OutputTag needs a non-empty string"):
         OutputTag(tag_id)
 
 
@@ -291,7 +291,7 @@ def test_plans_show_side_outputs() -> None:
     assert "  s1 -.->|hash, side output odd| s2" in render_mermaid(plan)
 
 
-def test_steps_behind_a_side_output_have_their_own_identity() -> None:
+def test_steps_after_a_side_output_have_their_own_uid() -> None:
     def uids(swapped: bool) -> dict[str, str]:
         env = environment()
         step = numbers(env).process(Split())
@@ -305,11 +305,11 @@ def test_steps_behind_a_side_output_have_their_own_identity() -> None:
 
 
 def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them(tmp_path: Path) -> None:
-    from penstock.task.chain import Chain
-    from penstock.task.chain_time import ChainTime
-    from penstock.task.generators import Generators
-    from penstock.task.messages import TimeOrder
-    from penstock.task.moment import Moment
+    from penstock.task.messages import MicroBatchTime
+    from penstock.task.operators.chain import OperatorChain
+    from penstock.task.time.timer_service import RecordTime
+    from penstock.task.time.timestamps import ChainTimeService
+    from penstock.task.time.watermark_generators import WatermarkGenerators
 
     env = environment()
     step = numbers(env).process(Split())
@@ -317,6 +317,6 @@ def test_a_step_without_takers_of_side_outputs_pays_nothing_for_them(tmp_path: P
     (stage,) = plan_of(env).stages
     sink = stage.nodes[-1]
     writer = sink.function.writer(WriterContext(0, 1, tmp_path, "a"))
-    time = ChainTime(stage, Moment(), TimeOrder(), Generators(), "#0")
-    chain = Chain(stage, {}, {sink.id: writer}, time)
-    assert chain.behind(stage.nodes[-2]).__qualname__ == chain.into(sink).__qualname__
+    time = ChainTimeService(stage, RecordTime(), MicroBatchTime(), WatermarkGenerators(), "#0")
+    chain = OperatorChain(stage, (), {sink.id: writer}, time)
+    assert chain.downstream_of(stage.nodes[-2]).__qualname__ == chain.step_of(sink).__qualname__

@@ -29,7 +29,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.functions import KeyedCoProcessFunction
 from penstock.errors import PenstockError, StepError, UserFunctionError
-from penstock.job.launch import LaunchedJob
+from penstock.job.launched_job import LaunchedJob
 from penstock.task import subtask
 from penstock.task.messages import Instruction
 from penstock.testing import (
@@ -335,7 +335,7 @@ class OtherWorkers(WatchedSubmitter):
     """Lets every micro-batch run where nothing is left of those before."""
 
     def before(self, instruction: Instruction) -> None:
-        subtask._live.clear()
+        subtask._open_functions.clear()
 
 
 def counted(kind: type[WatermarkGenerator]) -> WatermarkStrategy:
@@ -346,7 +346,7 @@ ONE_BY_ONE = bursts([("a", 1)], [("b", 1)], [("c", 1)], [("d", 1)])
 
 
 @pytest.mark.parametrize("kind", [Counts, CountsInSlots])
-def test_a_generator_keeps_its_fields_in_whichever_worker_it_goes_on(
+def test_a_generator_keeps_its_fields_in_every_worker(
     kind: type[WatermarkGenerator],
 ) -> None:
     env = OtherWorkers().watch(environment())
@@ -362,7 +362,7 @@ def test_a_generator_is_made_once_where_its_worker_keeps_up() -> None:
     assert len(Counts.made) == 1
 
 
-def test_a_generator_that_is_asked_by_the_driver_goes_on_in_the_task() -> None:
+def test_a_generator_called_on_the_driver_continues_in_the_task() -> None:
     env = environment(pipeline__auto_watermark_interval="5 ms")
     script = [Burst([("a", 1)]), Pause(0.1), Burst([("b", 1)]), Pause(0.1), Burst([("c", 1)])]
     seen = collected(events(env, script, counted(Asked)).process(Seen()))
@@ -388,7 +388,7 @@ class Asked(WatermarkGenerator):
 
 
 @pytest.mark.parametrize("behind_an_exchange", [False, True])
-def test_a_generator_comes_back_from_a_savepoint(tmp_path: Path, behind_an_exchange: bool) -> None:
+def test_a_generator_is_restored_from_a_savepoint(tmp_path: Path, behind_an_exchange: bool) -> None:
     def launch(script: list[Any], restored: str | None = None) -> tuple[LaunchedJob, Path]:
         settings = {} if restored is None else {"execution__state_recovery__path": restored}
         env = environment(
@@ -416,7 +416,7 @@ def test_a_generator_comes_back_from_a_savepoint(tmp_path: Path, behind_an_excha
     path = job.stop(str(tmp_path / "savepoints"), drain=False).result(20)
     assert job.wait_for_end(20)
     job, out = launch([*one, Burst([("d", 1)]), Pause(0.03), Burst([("e", 1)])], str(path))
-    job.run_to_the_end()
+    job.run_to_completion()
     assert sorted(read_lines(out))[-2:] == ["('d', 1, 3)", "('e', 1, 4)"]
 
 
@@ -525,7 +525,7 @@ class NoNumber(TimestampAssigner):
         return value[0]  # type: ignore[no-any-return]
 
 
-def test_a_timestamp_that_is_no_number_is_named_with_its_record() -> None:
+def test_a_timestamp_that_is_not_a_number_is_named_with_its_record() -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(NoNumber())
     with pytest.raises(UserFunctionError, match="must return milliseconds as an int"):
         collected(events(environment(), bursts([("a", 5)]), strategy).process(Seen()))
@@ -604,7 +604,7 @@ DATA = [(chr(97 + n * 7 % 5), n) for n in range(120)]
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb", "memory"])
-def test_timers_and_watermarks_come_back_from_a_savepoint_with_another_parallelism(
+def test_timers_and_watermarks_are_restored_from_a_savepoint_at_another_parallelism(
     tmp_path: Path, backend: str
 ) -> None:
     program = TimedProgram(tmp_path, backend)
@@ -614,11 +614,11 @@ def test_timers_and_watermarks_come_back_from_a_savepoint_with_another_paralleli
     path = job.stop(str(tmp_path / "savepoints"), drain=False).result(20)
     assert job.wait_for_end(20)
     program.settings["execution__state_recovery__path"] = str(path)
-    program.launch(2, [Burst(DATA[:75]), Burst(DATA[75:])]).run_to_the_end()
+    program.launch(2, [Burst(DATA[:75]), Burst(DATA[75:])]).run_to_completion()
     assert sorted(program.lines()) == tens(DATA)
 
 
-def test_time_goes_on_from_a_savepoint_that_a_job_was_drained_into(tmp_path: Path) -> None:
+def test_event_time_continues_from_the_savepoint_of_a_drained_job(tmp_path: Path) -> None:
     program = TimedProgram(tmp_path)
     job = program.launch(1, [Burst(DATA[:75]), Idle()])
     eventually(lambda: sorted(program.lines()) == tens([e for e in DATA if e[1] < 70]))
@@ -643,7 +643,7 @@ def test_timers_fire_exactly_once_however_often_the_job_fails(
     for start in range(0, len(DATA), 15):
         script += [Burst(DATA[start : start + 15]), Pause(0.03)]
     program = TimedProgram(tmp_path, settings={"penstock__exchange": exchange})
-    program.launch(2, script, fails).run_to_the_end()
+    program.launch(2, script, fails).run_to_completion()
     assert sorted(program.lines()) == tens(DATA)
 
 

@@ -41,7 +41,7 @@ def test_a_failure_neither_loses_nor_doubles_a_record_of_a_window(
 
 
 @pytest.mark.parametrize(("old", "new"), [("hashmap", "memory"), ("memory", "rocksdb")])
-def test_windows_in_flight_go_on_from_a_savepoint_at_another_parallelism(
+def test_windows_in_flight_continue_from_a_savepoint_at_another_parallelism(
     tmp_path: Path, old: str, new: str
 ) -> None:
     script = [*bursts(33), Idle()]

@@ -19,6 +19,7 @@ from penstock.datastream import (
     WindowFunction,
 )
 from penstock.datastream.functions import ProcessAllWindowFunction
+from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.datastream.window import (
     CountEvictor,
     CountTrigger,
@@ -30,7 +31,6 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from penstock.datastream.windowed_stream import WindowedStream
 from penstock.errors import InvalidJobError, StepError
 from penstock.graph.transformation import OperatorKind
 from tests.unit.support import collected, environment, plan_of
@@ -266,7 +266,7 @@ def test_an_evictor_leaves_the_last_records() -> None:
     assert collected(windows.evictor(CountEvictor.of(2)).apply(Total())) == [("hi", 7)]
 
 
-def test_results_have_the_time_of_their_window_in_the_windows_behind() -> None:
+def test_results_have_the_timestamp_of_their_window_in_downstream_windows() -> None:
     stream = at(1, 2, 6, 11, 12, 13)
     fives = by_name(stream, TumblingEventTimeWindows.of(millis(5))).process(HowMany(), WINDOW)
     busiest = fives.window_all(TumblingEventTimeWindows.of(millis(10))).reduce(
@@ -293,13 +293,13 @@ def test_no_record_is_lost_between_windows_and_the_late() -> None:
     assert sum(found) == len(times)
 
 
-def test_late_records_that_nobody_takes_are_counted_and_no_error() -> None:
+def test_late_records_without_a_side_output_are_counted_and_no_error() -> None:
     windows = by_name(at(1, 2), TumblingEventTimeWindows.of(millis(10)))
     tagged = windows.side_output_late_data(LATE).process(HowMany(), WINDOW)
     assert collected(tagged) == [("hi", 0, 10, 2)]
 
 
-def test_windows_in_event_time_need_timestamps() -> None:
+def test_event_time_windows_need_timestamps() -> None:
     stream = environment().from_collection(AB, PAIR)
     windows = by_name(stream, TumblingEventTimeWindows.of(millis(10)))
     with pytest.raises(StepError, match="has no timestamp"):
@@ -327,20 +327,20 @@ def mixed(stream: DataStream) -> DataStream:
 
 
 @pytest.mark.parametrize("lose", [behind_spark, mixed])
-def test_a_window_in_event_time_behind_a_step_of_sparks_is_refused_when_it_is_built(
+def test_an_event_time_window_after_a_spark_step_is_rejected_when_it_is_built(
     lose: Callable[[DataStream], DataStream],
 ) -> None:
     stream = lose(at(1, 2))
     in_event_time(stream).print()
     with pytest.raises(
         InvalidJobError,
-        match=r"'TumblingEventTimeWindows' goes by event time.*step 'Transform'.*: put "
+        match=r"'TumblingEventTimeWindows' uses event time.*step 'Transform'.*: put "
         r"assign_timestamps_and_watermarks\(\) between the two",
     ):
         plan_of(stream.get_execution_environment())
 
 
-def test_behind_a_step_of_sparks_time_is_assigned_again() -> None:
+def test_event_time_is_assigned_again_after_a_spark_step() -> None:
     again = behind_spark(at(1, 2)).assign_timestamps_and_watermarks(IN_ORDER).filter(bool)
     in_event_time(again).print()
     env = again.get_execution_environment()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.common import Types
-from penstock.connectors.discard import DiscardingSink
+from penstock.connectors.discarding_sink import DiscardingSink
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.errors import DuplicateUidError, InvalidJobError
 from penstock.graph.plan import Plan
@@ -28,7 +28,7 @@ def test_steps_without_an_exchange_between_them_share_a_stage() -> None:
     assert names(plan_of(env)) == ["numbers -> Map -> Filter -> FlatMap -> Print to Std. Out"]
 
 
-def test_a_key_cuts_the_chain_and_what_follows_the_keyed_step_is_chained_to_it() -> None:
+def test_key_by_ends_the_chain_and_later_steps_are_chained_to_the_keyed_one() -> None:
     env = environment()
     numbers(env).map(str).key_by(len).reduce(max).map(str).print()
     plan = plan_of(env)
@@ -112,13 +112,13 @@ def test_a_job_without_a_sink_is_refused() -> None:
         plan_of(env)
 
 
-def test_a_uid_given_twice_is_refused_with_both_places() -> None:
+def test_a_duplicate_uid_is_refused_with_both_call_sites() -> None:
     env = environment()
     numbers(env).map(str).uid("same").map(len).uid("same").print()
     with pytest.raises(DuplicateUidError) as caught:
         plan_of(env)
     text = str(caught.value)
-    assert "'same' is given twice" in text
+    assert "'same' is used twice" in text
     assert text.count("test_plan.py:") == 2
 
 

@@ -15,7 +15,7 @@ def word_count() -> Plan:
 
 
 TEXT = """\
-job 'word count': 2 stages, 1 channels
+job 'word count': 2 stages, 1 channel
 
 stage 0  parallelism 1
   runs     Collection Source  (uid lines)
@@ -36,15 +36,15 @@ flowchart LR
   s0 -->|hash| s1"""
 
 
-def test_a_plan_reads_from_top_to_bottom() -> None:
+def test_a_plan_as_text() -> None:
     assert render_text(word_count()) == TEXT
 
 
-def test_a_plan_can_be_drawn() -> None:
+def test_a_plan_as_a_mermaid_flowchart() -> None:
     assert render_mermaid(word_count()) == MERMAID
 
 
-def test_a_plan_is_plain_data() -> None:
+def test_a_plan_as_json() -> None:
     data = render_json(word_count())
     assert data["channels"] == [
         {

@@ -36,7 +36,7 @@ def arrivals(plan: Plan) -> list[tuple[int, str, int, int]]:
 # -- connected ----------------------------------------------------------------------------------
 
 
-def test_connected_streams_meet_in_a_stage_that_tells_their_channels_apart() -> None:
+def test_connected_streams_are_two_inputs_of_one_stage() -> None:
     env = environment()
     one, two = numbers(env, "one"), numbers(env, "two")
     one.union(numbers(env, "more")).connect(two).map(Both()).map(str).print()
@@ -65,7 +65,7 @@ def test_a_stream_connected_with_itself_has_two_channels() -> None:
     assert arrivals(plan_of(env)) == [(0, "hash", 1, 0), (0, "hash", 1, 1)]
 
 
-def test_plans_say_which_input_a_channel_leads_to() -> None:
+def test_plans_show_the_input_of_a_channel() -> None:
     env = environment()
     one, two = numbers(env, "one").uid("one"), numbers(env, "two").uid("two")
     both = one.key_by(str).connect(two.key_by(str)).map(Both()).uid("both")
@@ -78,7 +78,7 @@ def test_plans_say_which_input_a_channel_leads_to() -> None:
     assert [c["input"] for c in render_json(plan)["channels"]] == [1, 2]
 
 
-def test_the_identity_of_a_step_tells_its_inputs_apart() -> None:
+def test_the_uid_of_a_step_depends_on_the_order_of_its_inputs() -> None:
     def identity(inputs: str) -> str:
         env = environment()
         one, two, three = (numbers(env).uid(str(n)) for n in (1, 2, 3))
@@ -97,7 +97,7 @@ def test_the_identity_of_a_step_tells_its_inputs_apart() -> None:
 GOLDEN = ["660714c2", "16f03323", "ba42cd67", "2693d886", "d51067ff", "05f2249b"]
 
 
-def test_the_identities_of_programs_with_one_input_stay_what_they_were() -> None:
+def test_the_uids_of_programs_with_one_input_never_change() -> None:
     env = environment()
     words = numbers(env).flat_map(str)
     words.key_by(str).reduce(max).print()
@@ -116,7 +116,7 @@ def test_a_decoupling_begins_a_stage_and_what_follows_is_chained_to_it() -> None
     assert arrivals(plan) == [(0, "forward", 1, 0)]
 
 
-def test_a_decoupling_has_the_parallelism_of_what_is_before_it() -> None:
+def test_a_decoupling_has_the_parallelism_of_its_upstream() -> None:
     env = environment(4)
     steps = numbers(env).map(str).set_parallelism(3)
     steps.decouple().print().set_parallelism(3)
@@ -137,7 +137,7 @@ def test_a_decoupling_of_a_union_is_as_wide_as_the_widest() -> None:
     assert sorted(c.exchange.value for c in plan.stages[-1].inputs) == ["forward", "rebalance"]
 
 
-def test_a_decoupling_may_follow_an_exchange_and_be_told_a_parallelism() -> None:
+def test_a_decoupling_may_follow_an_exchange_and_set_a_parallelism() -> None:
     env = environment(2)
     numbers(env).rebalance().decouple().set_parallelism(2).print()
     numbers(env).decouple().uid("wider").set_parallelism(2).print()
@@ -158,7 +158,7 @@ def test_a_decoupling_feeds_branches_keys_and_other_decouplings() -> None:
     ]
 
 
-def test_a_decoupling_changes_no_identity_behind_it() -> None:
+def test_a_decoupling_changes_no_uid_downstream() -> None:
     def identities(*, decoupled: bool) -> list[str]:
         env = environment()
         words = numbers(env).map(str)
@@ -180,7 +180,7 @@ def test_a_decoupling_takes_a_name_and_a_uid() -> None:
     assert (node.name, node.kind.value) == ("b", "decouple")
 
 
-def test_a_key_is_a_cut_already() -> None:
+def test_a_keyed_step_begins_a_stage_anyway() -> None:
     keyed: KeyedStream = numbers(environment()).key_by(str)
-    with pytest.raises(InvalidJobError, match=r"key_by\(\) is a cut already.*behind the keyed"):
+    with pytest.raises(InvalidJobError, match=r"key_by\(\) starts a new stage.*after the keyed"):
         keyed.decouple()

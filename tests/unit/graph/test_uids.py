@@ -63,7 +63,7 @@ def test_uids_change_with_the_steps_before_and_with_the_exchange() -> None:
     assert len({last_uid(between) for between in ("", "map", "rebalance", "shuffle")}) == 4
 
 
-def test_twins_are_told_apart_by_their_order() -> None:
+def test_equal_steps_get_different_uids_by_their_order() -> None:
     env = environment()
     source = env.from_collection([1])
     source.map(str).print()
@@ -71,7 +71,7 @@ def test_twins_are_told_apart_by_their_order() -> None:
     assert len(set(uids(env))) == 5
 
 
-def test_a_given_uid_is_kept() -> None:
+def test_an_explicit_uid_is_kept() -> None:
     env = environment()
     env.from_collection([1]).uid("mine").print()
     assert uids(env)[0] == "mine"

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.history import History
-from penstock.checkpoint.job_dir import JobDir, jobs_in
-from penstock.checkpoint.journal import Journal, JournalState
+from penstock.checkpoint.storage.job_dir import JobDir, jobs_in
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common import Encoder, Types, WatermarkStrategy
 from penstock.datastream import DataStream, KeyedProcessFunction, RuntimeContext
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.job.launch import LaunchedJob
+from penstock.job.launched_job import LaunchedJob
 from penstock.testing import (
     Burst,
     Idle,
@@ -23,7 +24,7 @@ from penstock.testing import (
     Pause,
     ScriptedFailures,
     ScriptedSource,
-    Verdict,
+    VerificationResult,
     compare,
     read_lines,
 )
@@ -31,11 +32,11 @@ from tests.unit.support import environment, eventually
 
 KEYS = 3
 launched: list[LaunchedJob] = []
-"""Those a test must not leave running."""
+"""Jobs that a test must not leave running."""
 
 
 class Count(KeyedProcessFunction[Any, int, str]):
-    """Numbers the records of each key: one lost or doubled shows in all that follow."""
+    """Numbers the records of each key: a lost or duplicated one shows in all later ones."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -47,7 +48,7 @@ class Count(KeyedProcessFunction[Any, int, str]):
 
 
 def counted(records: int) -> list[str]:
-    """What `Count` makes of the numbers below `records`."""
+    """The output of `Count` for the numbers below `records`."""
     return [f"{n % KEYS} {n // KEYS + 1}" for n in range(records)]
 
 
@@ -123,14 +124,14 @@ class Program:
         self.build().execute("count")
 
     def launch(self) -> LaunchedJob:
-        """Start and go on."""
+        """Start without waiting."""
         job = self.build()._launch("count")
         job.result()
         launched.append(job)
         return job
 
-    def verdict(self, records: int = 100) -> Verdict:
-        """Judge the output."""
+    def verdict(self, records: int = 100) -> VerificationResult:
+        """Verify the output."""
         return compare(counted(records), self.lines())
 
     def lines(self) -> list[str]:
@@ -149,12 +150,12 @@ class Program:
 
 
 def idle_after(records: int) -> list[Any]:
-    """A script that stays silent behind so many records."""
+    """A script that is idle after so many records."""
     return [*bursts(records), Idle()]
 
 
 def die(job: LaunchedJob) -> None:
-    """End a job as if its driver was killed: nothing is written down, nothing tidied."""
+    """End a job as if its driver was killed: nothing is recorded or cleaned up."""
     job.suspend()
     job.kill()
     assert job.wait_for_end(20)
@@ -162,16 +163,16 @@ def die(job: LaunchedJob) -> None:
 
 def checkpoint(job: LaunchedJob) -> int:
     """Take a checkpoint now."""
-    return job._run.checkpoint().result(20).checkpoint
+    return job.trigger_checkpoint().result(20).checkpoint
 
 
 def wait_for_lines(program: Program, lines: int) -> None:
-    """Wait until so much is committed."""
+    """Wait until this many records are committed."""
     eventually(lambda: (program.root / program.output).exists() and len(program.lines()) >= lines)
 
 
 def wait_for_records(job: LaunchedJob, records: int) -> None:
-    """Wait until the keyed step has published so many records."""
+    """Wait until the keyed step has published this many records."""
     eventually(lambda: sum(r.records_in for r in job.micro_batches() if r.stage == 1) >= records)
 
 

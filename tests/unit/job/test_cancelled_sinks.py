@@ -1,4 +1,4 @@
-"""What a cancelled job leaves in the systems it writes to."""
+"""What a cancelled job leaves in external systems."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from penstock.connectors.callable_sink import RetryLater, TwoPhaseSink
+from penstock.connectors.two_phase.sink import RetryLater, TwoPhaseSink
 from penstock.errors import UncommittedOutputError
-from penstock.testing import Burst, Idle
+from penstock.testing import Burst, Idle, ManualClock, Pause
 from tests.unit.job.counting import (
     Program,
-    bursts,
     checkpoint,
     idle_after,
     launched,
@@ -35,7 +34,7 @@ def staged(program: Program) -> list[Path]:
     return [p for p in (program.root / program.output).rglob(".staging-*/**/*") if p.is_file()]
 
 
-def test_a_cancelled_job_leaves_nothing_that_no_checkpoint_holds(tmp_path: Path) -> None:
+def test_a_cancelled_job_removes_output_of_no_completed_checkpoint(tmp_path: Path) -> None:
     program = Program(tmp_path, idle_after(20), interval="10 h")
     job = program.launch()
     wait_for_records(job, 20)
@@ -45,7 +44,7 @@ def test_a_cancelled_job_leaves_nothing_that_no_checkpoint_holds(tmp_path: Path)
     assert staged(program) == []
 
 
-def test_a_suspended_job_keeps_what_its_checkpoint_holds(tmp_path: Path) -> None:
+def test_a_suspended_job_keeps_the_output_of_its_checkpoint(tmp_path: Path) -> None:
     program = Program(tmp_path, idle_after(20), interval="10 h")
     job = program.launch()
     wait_for_records(job, 20)
@@ -57,12 +56,12 @@ def test_a_suspended_job_keeps_what_its_checkpoint_holds(tmp_path: Path) -> None
     assert program.verdict(20).lost == ()
 
 
-# -- a server that is away --------------------------------------------------------------------
+# -- an unavailable server ----------------------------------------------------------------------
 
 
 @dataclass
 class Away(Program):
-    """Writes to a server that takes no commits while it is away."""
+    """Writes to a server that accepts no commits while it is unavailable."""
 
     committed: ClassVar[list[str]]
     is_away: ClassVar[bool]
@@ -92,7 +91,7 @@ def away(tmp_path: Path) -> Away:
     )
 
 
-def test_a_job_cancelled_while_commits_wait_drops_nothing_and_says_so(away: Away) -> None:
+def test_a_job_cancelled_with_pending_commits_fails_and_keeps_the_output(away: Away) -> None:
     job = away.launch()
     wait_for_records(job, 20)
     done = checkpoint(job)
@@ -110,10 +109,13 @@ def test_a_job_cancelled_while_commits_wait_drops_nothing_and_says_so(away: Away
 
 def test_savepoints_of_a_job_without_checkpoints_come_before_its_end(tmp_path: Path) -> None:
     Away.committed, Away.is_away = [], False
-    program = Away(tmp_path, [*bursts(20), *bursts(20)], interval=None)
-    job = program.launch()
+    # The input cannot end before the savepoint, however slow the machine is.
+    clock, numbers = ManualClock(), range(20)
+    script = [Burst(numbers), Pause(1), Burst(numbers)]
+    job = Away(tmp_path, script, interval=None, clock=clock).launch()
     wait_for_records(job, 5)
     job.savepoint(str(tmp_path / "savepoints")).result(20)
+    clock.advance(1)
     assert job.wait_for_end(20)
     job.raise_failure()
     ranks = [int(line.split()[1]) for line in Away.committed if line.startswith("0 ")]

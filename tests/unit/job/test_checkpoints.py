@@ -1,4 +1,4 @@
-"""Jobs that fail and come back, in this process."""
+"""Jobs that fail and recover, in this process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from penstock.checkpoint.history import History, RecordStatus
-from penstock.checkpoint.journal import EndStatus
-from penstock.checkpoint.metadata import files_of
-from penstock.checkpoint.metadata_codec import decode_metadata
+from penstock.checkpoint.history import CheckpointStatus, History
+from penstock.checkpoint.storage.metadata import files_of
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.discard import DiscardingSink
+from penstock.common.job_status import JobStatus
+from penstock.connectors.discarding_sink import DiscardingSink
 from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.datastream.functions import (
     CheckpointedFunction,
@@ -58,7 +58,7 @@ BACKENDS = ["memory", "hashmap", "rocksdb"]
 
 
 def in_three_parts(tmp_path: Path, **settings: str) -> tuple[Program, ManualClock]:
-    """Fails twice, each time behind a checkpoint that holds a third of the records."""
+    """Fails twice, each time after a checkpoint with a third of the records."""
     clock = ManualClock()
     parts = [Burst(range(30)), Pause(10), Burst(range(30, 60)), Pause(10), Burst(range(60, 100))]
     return Program(tmp_path, parts, fails=[31, 62], clock=clock, settings=settings), clock
@@ -73,7 +73,7 @@ def run_in_three_parts(program: Program, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_function_that_fails_neither_loses_nor_doubles_a_record(
+def test_a_failing_function_neither_loses_nor_duplicates_a_record(
     tmp_path: Path, backend: str
 ) -> None:
     program, clock = in_three_parts(tmp_path, state__backend__type=backend)
@@ -84,7 +84,7 @@ def test_a_function_that_fails_neither_loses_nor_doubles_a_record(
     assert all(r.checkpoint is not None for r in recoveries)
 
 
-def test_checkpoints_in_memory_serve_restarts_of_the_same_driver(tmp_path: Path) -> None:
+def test_checkpoints_in_memory_survive_restarts_in_the_same_driver(tmp_path: Path) -> None:
     program, clock = in_three_parts(tmp_path)
     program.directory = None
     run_in_three_parts(program, clock)
@@ -99,7 +99,7 @@ def test_a_failure_before_the_first_checkpoint_starts_from_the_beginning(tmp_pat
     assert [r.checkpoint for r in program.history().recoveries()] == [None, None]
 
 
-def test_two_sources_of_different_pace_stay_exact(tmp_path: Path) -> None:
+def test_two_sources_of_different_speed_stay_exactly_once(tmp_path: Path) -> None:
     program = Program(tmp_path, fails=[40, 80])
     env = program.environment()
     none = WatermarkStrategy.no_watermarks()
@@ -112,23 +112,23 @@ def test_two_sources_of_different_pace_stay_exact(tmp_path: Path) -> None:
 
 
 class InFives(FlatMapFunction[int, str], CheckpointedFunction):
-    """Holds records back in a field until there are five."""
+    """Buffers records in a field until there are five."""
 
     state: ListState[int]
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         store = context.get_operator_state_store()
-        self.state = store.get_list_state(ListStateDescriptor("held", Types.LONG()))
-        self.held = list(self.state.get())
+        self.state = store.get_list_state(ListStateDescriptor("buffered", Types.LONG()))
+        self.buffered = list(self.state.get())
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        self.state.update(self.held)
+        self.state.update(self.buffered)
 
     def flat_map(self, value: int) -> Iterable[str]:
-        self.held.append(value)
-        if len(self.held) == 5:
-            yield from map(str, self.held)
-            self.held.clear()
+        self.buffered.append(value)
+        if len(self.buffered) == 5:
+            yield from map(str, self.buffered)
+            self.buffered.clear()
 
 
 def test_a_buffer_of_a_checkpointed_function_survives(tmp_path: Path) -> None:
@@ -146,30 +146,30 @@ def test_a_buffer_of_a_checkpointed_function_survives(tmp_path: Path) -> None:
 
 
 class Listens(MapFunction[int, int], CheckpointListener):
-    def __init__(self, told: Path) -> None:
-        self._told = told
+    def __init__(self, notified: Path) -> None:
+        self._notified = notified
 
     def map(self, value: int) -> int:
         return value
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        with self._told.open("a") as file:
+        with self._notified.open("a") as file:
             file.write(f"{checkpoint_id}\n")
 
 
-def test_functions_that_listen_hear_of_every_checkpoint_to_the_last(tmp_path: Path) -> None:
-    program, told = Program(tmp_path, parallelism=1), tmp_path / "told"
+def test_checkpoint_listeners_are_notified_of_every_checkpoint_to_the_last(tmp_path: Path) -> None:
+    program, notified = Program(tmp_path, parallelism=1), tmp_path / "notified"
     env = program.environment()
     source = ScriptedSource(bursts(60), Types.LONG())
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-    numbers.map(Listens(told), Types.LONG()).sink_to(DiscardingSink())
+    numbers.map(Listens(notified), Types.LONG()).sink_to(DiscardingSink())
     env.execute("listening")
     records = program.history().checkpoints()
-    assert [int(line) for line in told.read_text().split()] == [r.id for r in records]
+    assert [int(line) for line in notified.read_text().split()] == [r.id for r in records]
     assert records[-1].kind == "final"
 
 
-def test_at_most_once_loses_perhaps_and_doubles_never(tmp_path: Path) -> None:
+def test_at_most_once_may_lose_and_never_duplicates(tmp_path: Path) -> None:
     program = Program(tmp_path, settings={"execution__checkpointing__mode": "AT_MOST_ONCE"})
     env = program.environment()
     source = ScriptedSource(bursts(100), Types.LONG())
@@ -190,7 +190,7 @@ def test_at_most_once_loses_perhaps_and_doubles_never(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_job_whose_driver_died_goes_on_from_its_newest_checkpoint(
+def test_a_job_whose_driver_died_resumes_from_its_newest_checkpoint(
     tmp_path: Path, backend: str
 ) -> None:
     settings = {"state__backend__type": backend}
@@ -204,7 +204,7 @@ def test_a_job_whose_driver_died_goes_on_from_its_newest_checkpoint(
     assert program.history().recoveries()[0].checkpoint == newest
 
 
-def test_a_driver_that_dies_again_and_again_is_no_worse(tmp_path: Path) -> None:
+def test_a_driver_that_dies_repeatedly_loses_nothing(tmp_path: Path) -> None:
     program = Program(tmp_path, bursts(100))
     for records in (25, 60):
         job = Program(tmp_path, idle_after(records)).launch()
@@ -239,14 +239,14 @@ def test_a_fresh_start_restores_nothing_and_deletes_nothing(tmp_path: Path) -> N
     assert program.verdict(40).is_exactly_once, program.verdict(40)
     assert len(old.lines()) == before
     assert kept.checkpoint not in [c.checkpoint for c in program.journal().restorable]
-    # It is still there when the job that began anew has finished and tidied up.
+    # It still exists when the fresh job has finished and cleaned up.
     metadata = old.dir.metadata(kept.checkpoint)
-    held = files_of(decode_metadata(metadata.read_bytes(), str(metadata)))
-    assert held
-    assert all((old.dir.shared / name).exists() for name in held)
+    buffered = files_of(decode_metadata(metadata.read_bytes(), str(metadata)))
+    assert buffered
+    assert all((old.dir.shared / name).exists() for name in buffered)
 
 
-def test_a_job_goes_on_where_its_directory_was_moved_to(tmp_path: Path) -> None:
+def test_a_job_resumes_from_its_moved_directory(tmp_path: Path) -> None:
     old = Program(tmp_path, idle_after(50))
     job = old.launch()
     wait_for_lines(old, 50)
@@ -258,12 +258,12 @@ def test_a_job_goes_on_where_its_directory_was_moved_to(tmp_path: Path) -> None:
     assert program.journal().attempts[-1].restored is not None
 
 
-def test_checkpoints_of_a_life_whose_driver_died_behind_its_end_go_with_the_next(
+def test_checkpoints_of_an_ended_lineage_are_removed_by_the_next_start_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = Program(tmp_path, bursts(30))
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.job.books.Books.tidy", lambda *_: None)
+        patched.setattr("penstock.job.job_store.JobStore.tidy", lambda *_: None)
         program.run()
     assert program.dir.checkpoints_on_disk()
     kept = program.dir.connectors("a1")
@@ -273,17 +273,17 @@ def test_checkpoints_of_a_life_whose_driver_died_behind_its_end_go_with_the_next
     assert not kept.exists()
 
 
-def test_a_job_that_finished_begins_anew(tmp_path: Path) -> None:
+def test_a_finished_job_starts_from_the_beginning(tmp_path: Path) -> None:
     for output in ("first", "second"):
         program = Program(tmp_path, bursts(30), output=output)
         program.run()
         assert program.verdict(30).is_exactly_once
         ended = program.journal().ended
         assert ended is not None
-        assert ended.status is EndStatus.FINISHED
+        assert ended.status is JobStatus.FINISHED
 
 
-def test_an_at_most_once_job_that_finished_begins_anew_too(tmp_path: Path) -> None:
+def test_a_finished_at_most_once_job_starts_from_the_beginning(tmp_path: Path) -> None:
     settings = {"execution__checkpointing__mode": "AT_MOST_ONCE"}
     for output in ("first", "second"):
         program = Program(tmp_path, bursts(30), output=output, settings=settings)
@@ -313,10 +313,10 @@ def test_a_finished_job_leaves_no_checkpoints_behind(tmp_path: Path) -> None:
     assert program.journal().completed == ()
 
 
-def test_the_end_is_written_down_before_checkpoints_go(
+def test_the_end_is_recorded_before_checkpoints_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A driver killed while it tidies up must not look like one with nothing to go on from.
+    # A driver killed during cleanup must not look like one without a checkpoint to resume from.
     program = Program(tmp_path, bursts(20), interval="1 h")
     seen = []
 
@@ -325,9 +325,9 @@ def test_the_end_is_written_down_before_checkpoints_go(
         message = "the disk is gone"
         raise OSError(message)
 
-    monkeypatch.setattr("penstock.job.books.Books.tidy", full)
+    monkeypatch.setattr("penstock.job.job_store.JobStore.tidy", full)
     program.run()
-    assert [ended and ended.status for ended in seen] == [EndStatus.FINISHED]
+    assert [ended and ended.status for ended in seen] == [JobStatus.FINISHED]
 
 
 # -- damage -------------------------------------------------------------------------------------
@@ -341,24 +341,24 @@ def two_checkpoints(program: Program, *, data_between: bool) -> list[int]:
     program.settings["execution__checkpointing__num_retained"] = "2"
     job = program.launch()
     wait_for_records(job, 30)
-    taken = [checkpoint(job)]
-    eventually(lambda: taken[0] in program.journal().commits_done)
+    taken_ids = [checkpoint(job)]
+    eventually(lambda: taken_ids[0] in program.journal().commits_done)
     if data_between:
         clock.advance(10)
         wait_for_records(job, 60)
-    taken.append(checkpoint(job))
+    taken_ids.append(checkpoint(job))
     if data_between:
-        eventually(lambda: taken[1] in program.journal().commits_done)
+        eventually(lambda: taken_ids[1] in program.journal().commits_done)
     die(job)
-    return taken
+    return taken_ids
 
 
 def again(program: Program, **settings: str) -> Program:
-    given = {**program.settings, **settings}
-    return Program(program.root, bursts(100), settings=given)
+    merged = {**program.settings, **settings}
+    return Program(program.root, bursts(100), settings=merged)
 
 
-def test_a_damaged_checkpoint_is_left_for_an_older_one_if_nothing_of_it_was_committed(
+def test_a_job_falls_back_from_a_damaged_checkpoint_if_none_of_it_was_committed(
     tmp_path: Path,
 ) -> None:
     program = Program(tmp_path)
@@ -370,7 +370,7 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one_if_nothing_of_it_was_comm
     assert after.history().recoveries()[0].checkpoint == first
 
 
-def test_a_damaged_checkpoint_whose_output_is_committed_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_whose_output_is_committed_is_rejected(tmp_path: Path) -> None:
     program = Program(tmp_path)
     first, second = two_checkpoints(program, data_between=True)
     flip_a_byte(program.dir.metadata(second))
@@ -395,11 +395,11 @@ def test_a_damaged_state_file_is_found_before_it_is_used(tmp_path: Path, backend
         again(program).run()
 
 
-def test_a_job_that_went_back_keeps_the_files_it_went_back_to(tmp_path: Path) -> None:
+def test_a_job_that_fell_back_keeps_the_files_it_fell_back_to(tmp_path: Path) -> None:
     program = Program(tmp_path, parallelism=1)
     first, second = two_checkpoints(program, data_between=False)
     flip_a_byte(program.dir.metadata(second))
-    # Many micro-batches, folded now and then, and no checkpoint: state files come and go.
+    # Many micro-batches with compactions, and no checkpoint: state files come and go.
     busy = Program(
         tmp_path,
         [
@@ -436,14 +436,14 @@ def test_a_checkpoint_found_bad_by_a_restart_ends_the_job(tmp_path: Path) -> Non
         job.raise_failure()
 
 
-def test_a_job_that_fails_for_good_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
+def test_a_failed_job_resumes_when_it_is_started_again(tmp_path: Path) -> None:
     settings = {"restart_strategy__type": "none"}
     program = Program(tmp_path, fails=[70], settings=settings)
     with pytest.raises(UserFunctionError):
         program.run()
     ended = program.journal().ended
     assert ended is not None
-    assert ended.status is EndStatus.FAILED
+    assert ended.status is JobStatus.FAILED
     program.run()
     assert program.verdict().is_exactly_once, program.verdict()
 
@@ -452,7 +452,7 @@ def test_a_job_that_fails_for_good_goes_on_when_it_is_started_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_a_driver_that_dies_behind_a_stop_does_not_emit_again_what_it_committed(
+def test_a_driver_that_dies_after_a_stop_does_not_emit_committed_output_again(
     tmp_path: Path, drain: bool
 ) -> None:
     program = Program(tmp_path, idle_after(50), interval="1 h")
@@ -473,11 +473,13 @@ def test_a_driver_that_dies_behind_a_stop_does_not_emit_again_what_it_committed(
     assert after.verdict().is_exactly_once, after.verdict()
 
 
-# -- files -------------------------------------------------------------------------------------
+# -- files --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("incremental", ["true", "false"])
-def test_an_idle_step_keeps_the_tables_its_state_lies_in(tmp_path: Path, incremental: str) -> None:
+def test_an_idle_operator_keeps_the_sst_files_of_its_state(
+    tmp_path: Path, incremental: str
+) -> None:
     script = [step for n in range(0, 40, 5) for step in (Burst(range(n, n + 5)), Pause(0.15))]
     program = Program(
         tmp_path,
@@ -490,4 +492,4 @@ def test_an_idle_step_keeps_the_tables_its_state_lies_in(tmp_path: Path, increme
     program.run()
     assert program.verdict(40).is_exactly_once, program.verdict(40)
     records = History(program.dir.storage).checkpoints()
-    assert [r.failure for r in records if r.status is RecordStatus.FAILED] == []
+    assert [r.failure for r in records if r.status is CheckpointStatus.FAILED] == []

@@ -1,4 +1,4 @@
-"""What becomes of a job whose sink cannot commit."""
+"""Jobs whose sink cannot commit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.store import CheckpointStore
+from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpointStore
 from penstock.common import Encoder, Types
-from penstock.connectors.committer import CommitRequest
-from penstock.connectors.part_committer import PartFileCommitter
+from penstock.connectors.contracts.committer import CommitRequest
+from penstock.connectors.files.committer import PartFileCommitter
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.errors import CommitFailedError, LostPendingFileError
 from penstock.testing import Burst, Idle, compare
@@ -65,20 +65,20 @@ def test_a_commit_that_can_never_succeed_ends_the_job_at_once(
         lambda request: request.signal_failed_with_unknown_reason(OSError("no answer")),
     ],
 )
-def test_a_commit_that_may_succeed_later_is_tried_by_the_next_attempts(
+def test_a_commit_that_may_succeed_later_is_retried_by_the_next_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal: Callable[[CommitRequest], None]
 ) -> None:
     assert calls_until_the_job_fails(tmp_path, monkeypatch, signal) == 3
 
 
-def test_what_is_known_to_be_committed_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_committables_known_to_be_committed_are_not_committed_again(tmp_path: Path) -> None:
     program = Program(tmp_path, [Burst(range(30)), Idle()], interval="1 h")
     job = program.launch()
     wait_for_records(job, 30)
     n = checkpoint(job)
     eventually(lambda: n in program.journal().commits_done)
     die(job)
-    # Taken away by whoever reads the output: the sink could not tell that it was there.
+    # Removed by a reader of the output: the sink cannot see that it was there.
     shown = program.lines()
     shutil.rmtree(tmp_path / program.output)
     after = Program(tmp_path, [Burst(range(30)), Burst(range(30, 60))])
@@ -86,12 +86,12 @@ def test_what_is_known_to_be_committed_is_not_asked_for_again(tmp_path: Path) ->
     assert compare(counted(60), [*shown, *after.lines()]).is_exactly_once
 
 
-def test_what_is_not_known_to_be_committed_is_committed_by_the_next_attempt(
+def test_committables_not_known_to_be_committed_are_committed_by_the_next_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = Program(tmp_path, [Burst(range(30)), Idle()], interval="1 h")
     with monkeypatch.context() as patched:
-        patched.setattr(CheckpointStore, "commits_done", lambda *_: None)
+        patched.setattr(CompletedCheckpointStore, "commits_done", lambda *_: None)
         job = program.launch()
         wait_for_records(job, 30)
         checkpoint(job)

@@ -1,4 +1,4 @@
-"""What a process knows of the jobs it started, and what these say of their directories."""
+"""Jobs launched in one process, and their directories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import JobAlreadyRunningError, UnwritablePathError
-from penstock.job.launch import _started_here
+from penstock.job.launch import _launched
 from tests.unit.job.counting import Program, idle_after, launched, wait_for_records
 
 
@@ -22,18 +22,18 @@ def _nothing_left_running() -> Iterable[None]:
     launched.clear()
 
 
-def test_a_process_refuses_a_job_it_runs_and_forgets_it_when_it_has_ended(tmp_path: Path) -> None:
+def test_a_process_rejects_a_second_run_of_a_running_job(tmp_path: Path) -> None:
     program = Program(tmp_path, idle_after(5))
     job = program.launch()
     with pytest.raises(JobAlreadyRunningError):
         program.launch()
-    assert program.dir.path in _started_here
+    assert program.dir.path in _launched
     job.cancel()
     assert job.wait_for_end(20)
     launched.clear()
     del job
     gc.collect()
-    assert program.dir.path not in _started_here
+    assert program.dir.path not in _launched
 
 
 def working_in(tmp_path: Path) -> Program:

@@ -1,4 +1,4 @@
-"""A snapshot that fails behind the pre-commit of its sinks must not take their output with it."""
+"""A snapshot that fails after the pre-commit of its sinks must not lose their output."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from penstock.common import Encoder, Types, WatermarkStrategy
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
-from penstock.job.stage_state import StageState
+from penstock.job.snapshot.stage_state import StageState
 from penstock.testing import Burst, Pause, ScriptedSource, compare, read_lines
 from tests.unit.support import environment
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
-def test_what_a_failed_checkpoint_prepared_goes_into_the_next(
+def test_committables_of_a_failed_checkpoint_go_into_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     make_durable, calls = StageState.make_durable, [0]

@@ -1,4 +1,4 @@
-"""Savepoints of running jobs, and jobs that begin with one."""
+"""Savepoints of running jobs, and jobs that start from one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.journal import EndStatus
 from penstock.common.job_status import JobStatus
 from penstock.errors import (
     CheckpointFailedError,
@@ -17,7 +16,7 @@ from penstock.errors import (
     NonRestoredStateError,
     RestoreMismatchError,
 )
-from penstock.savepoint.directory import metadata_of
+from penstock.savepoint.directory import read_savepoint_metadata
 from penstock.testing import Burst, ManualClock, Pause, compare
 from tests.unit.job.counting import (
     KEYS,
@@ -46,7 +45,7 @@ def _nothing_left_running() -> Iterable[None]:
 
 
 def saved(root: Path, records: int = 50, *, backend: str = "hashmap", parallelism: int = 2) -> Path:
-    """A savepoint of a job that has counted so many records."""
+    """A savepoint of a job that has counted this many records."""
     settings = {"state__backend__type": backend}
     program = Program(root, idle_after(records), parallelism=parallelism, settings=settings)
     job = program.launch()
@@ -58,7 +57,7 @@ def saved(root: Path, records: int = 50, *, backend: str = "hashmap", parallelis
 
 
 def restored(root: Path, path: Path, **settings: str) -> Program:
-    """The same program in a place of its own, from a savepoint on."""
+    """The same program in another directory, started from a savepoint."""
     return Program(
         root / "second",
         bursts(100),
@@ -66,8 +65,8 @@ def restored(root: Path, path: Path, **settings: str) -> Program:
     )
 
 
-def behind(records: int) -> list[str]:
-    """What `counted` has of the numbers from `records` on."""
+def numbers_after(records: int) -> list[str]:
+    """The part of `counted` from `records` on."""
     return counted(100)[records:]
 
 
@@ -80,13 +79,13 @@ def test_a_savepoint_restores_into_another_backend_at_another_parallelism(
     program.root.mkdir()
     program.parallelism = 3
     program.run()
-    # What the savepoint held back for its sink is shown by whoever restores it.
-    assert compare(behind(50), program.lines()).is_exactly_once
+    # Committables in a savepoint are committed by the job that restores it.
+    assert compare(numbers_after(50), program.lines()).is_exactly_once
     verdict = compare(counted(100), [*Program(tmp_path).lines(), *program.lines()])
     assert verdict.is_exactly_once, verdict
 
 
-def test_restoring_a_savepoint_leaves_it_as_it_was(tmp_path: Path) -> None:
+def test_restoring_a_savepoint_does_not_change_it(tmp_path: Path) -> None:
     path = saved(tmp_path)
     before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
     for _ in range(2):
@@ -96,7 +95,9 @@ def test_restoring_a_savepoint_leaves_it_as_it_was(tmp_path: Path) -> None:
     assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
 
 
-def test_a_job_begun_with_a_savepoint_that_died_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_job_started_from_a_savepoint_resumes_from_its_own_checkpoint_after_a_crash(
+    tmp_path: Path,
+) -> None:
     path = saved(tmp_path)
     program = restored(tmp_path, path)
     program.root.mkdir()
@@ -108,10 +109,10 @@ def test_a_job_begun_with_a_savepoint_that_died_goes_on_where_it_was(tmp_path: P
     program.script = bursts(100)
     program.run()
     assert program.history().recoveries()[-1].checkpoint == n
-    assert compare(behind(50), program.lines()).is_exactly_once
+    assert compare(numbers_after(50), program.lines()).is_exactly_once
 
 
-def test_a_stop_commits_and_its_savepoint_goes_on_behind_it(tmp_path: Path) -> None:
+def test_a_stop_commits_and_a_job_resumes_from_its_savepoint(tmp_path: Path) -> None:
     first = Program(tmp_path, idle_after(50), interval="1 h")
     job = first.launch()
     wait_for_records(job, 50)
@@ -120,7 +121,7 @@ def test_a_stop_commits_and_its_savepoint_goes_on_behind_it(tmp_path: Path) -> N
     assert first.verdict(50).is_exactly_once, first.verdict(50)
     ended = first.journal().ended
     assert ended is not None
-    assert (ended.status, ended.savepoint) == (EndStatus.STOPPED, str(path))
+    assert (ended.status, ended.savepoint) == (JobStatus.FINISHED, str(path))
     second = restored(tmp_path, path)
     second.root.mkdir()
     second.run()
@@ -138,7 +139,7 @@ def test_a_drained_job_ends_its_sources_where_they_are(tmp_path: Path) -> None:
     assert program.verdict(50).is_exactly_once, program.verdict(50)
 
 
-def test_a_plain_savepoint_leaves_the_job_as_it_is(tmp_path: Path) -> None:
+def test_a_plain_savepoint_does_not_change_the_job(tmp_path: Path) -> None:
     program = Program(tmp_path, idle_after(50))
     job = program.launch()
     wait_for_records(job, 20)
@@ -152,7 +153,7 @@ def test_a_plain_savepoint_leaves_the_job_as_it_is(tmp_path: Path) -> None:
     assert len(list((tmp_path / "savepoints").iterdir())) == 3
 
 
-def test_a_job_without_checkpoints_can_be_saved_and_loses_nothing_by_it(tmp_path: Path) -> None:
+def test_a_savepoint_of_a_job_without_checkpoints_loses_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     script = [Burst(range(50)), Pause(10), Burst(range(50, 100))]
     program = Program(tmp_path, script, clock=clock, interval=None)
@@ -165,16 +166,16 @@ def test_a_job_without_checkpoints_can_be_saved_and_loses_nothing_by_it(tmp_path
     assert program.verdict().is_exactly_once, program.verdict()
 
 
-def test_a_savepoint_without_a_place_is_refused(tmp_path: Path) -> None:
+def test_a_savepoint_without_a_directory_is_rejected(tmp_path: Path) -> None:
     job = Program(tmp_path, idle_after(10)).launch()
     with pytest.raises(CheckpointFailedError, match="savepoint-dir"):
         job.savepoint(None).result(20)
 
 
-# -- what does not fit --------------------------------------------------------------------------
+# -- mismatches ---------------------------------------------------------------------------------
 
 
-def test_state_that_nobody_takes_over_is_refused_unless_it_may_be_dropped(tmp_path: Path) -> None:
+def test_unmatched_state_is_rejected_unless_non_restored_state_is_allowed(tmp_path: Path) -> None:
     path = saved(tmp_path)
     program = restored(tmp_path, path)
     program.root.mkdir()
@@ -188,7 +189,7 @@ def test_state_that_nobody_takes_over_is_refused_unless_it_may_be_dropped(tmp_pa
     assert compare(anew, program.lines()).is_exactly_once
 
 
-def test_a_max_parallelism_that_was_set_and_changed_is_refused(tmp_path: Path) -> None:
+def test_a_changed_explicit_max_parallelism_is_rejected(tmp_path: Path) -> None:
     path = saved(tmp_path)
     program = restored(tmp_path, path)
     program.root.mkdir()
@@ -199,7 +200,7 @@ def test_a_max_parallelism_that_was_set_and_changed_is_refused(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["_metadata", "*.parquet"])
-def test_a_damaged_savepoint_is_refused_and_nothing_else_is_taken(
+def test_a_damaged_savepoint_is_rejected_and_no_other_snapshot_is_used(
     tmp_path: Path, kind: str
 ) -> None:
     path = saved(tmp_path)
@@ -211,7 +212,7 @@ def test_a_damaged_savepoint_is_refused_and_nothing_else_is_taken(
     assert not (program.root / "out").exists() or program.lines() == []
 
 
-def test_a_drain_that_fails_lets_the_job_go_on(tmp_path: Path) -> None:
+def test_a_failed_drain_lets_the_job_continue(tmp_path: Path) -> None:
     program = Program(tmp_path, bursts(100, pause=0.02))
     job = program.launch()
     (tmp_path / "file").touch()
@@ -223,7 +224,7 @@ def test_a_drain_that_fails_lets_the_job_go_on(tmp_path: Path) -> None:
     assert program.verdict().is_exactly_once, program.verdict()
 
 
-def test_a_savepoint_that_fails_takes_no_output_with_it(tmp_path: Path) -> None:
+def test_a_failed_savepoint_loses_no_output(tmp_path: Path) -> None:
     program = Program(tmp_path, bursts(100, pause=0.02), interval=None)
     job = program.launch()
     (tmp_path / "file").touch()
@@ -234,12 +235,12 @@ def test_a_savepoint_that_fails_takes_no_output_with_it(tmp_path: Path) -> None:
     assert program.verdict().is_exactly_once, program.verdict()
 
 
-def test_ids_go_on_behind_that_of_another_jobs_savepoint(tmp_path: Path) -> None:
+def test_checkpoint_ids_continue_after_that_of_another_jobs_savepoint(tmp_path: Path) -> None:
     first = Program(tmp_path, idle_after(40))
     job = first.launch()
     wait_for_lines(first, 20)
     path = job.savepoint(str(tmp_path / "savepoints")).result(20)
-    number = metadata_of(Path(path)).checkpoint
+    number = read_savepoint_metadata(Path(path)).checkpoint
     die(job)
     other = Program(
         tmp_path,

@@ -15,7 +15,7 @@ def columns(kind: str) -> list[list[str]]:
     return [line.split(",") for line in LINES if line.startswith(kind)]
 
 
-def test_the_same_seed_makes_the_same_events_and_another_one_others() -> None:
+def test_the_same_seed_makes_the_same_events_and_another_seed_makes_others() -> None:
     assert list(EVENTS.lines()) == LINES
     assert list(replace(EVENTS, seed=8).lines()) != LINES
 
@@ -26,12 +26,12 @@ def test_of_fifty_events_one_is_a_person_three_are_auctions_and_the_rest_bids() 
         assert kinds == {PERSON: 1, AUCTION: 3, BID: 46}
 
 
-def test_every_kind_of_event_has_columns_of_its_own_and_no_stray_comma() -> None:
+def test_every_kind_of_event_has_its_columns_and_no_stray_comma() -> None:
     widths = {kind: {len(one) for one in columns(kind)} for kind in (PERSON, AUCTION, BID)}
     assert widths == {PERSON: {9}, AUCTION: {11}, BID: {8}}
 
 
-def test_ids_of_people_and_auctions_are_their_own() -> None:
+def test_ids_of_people_and_auctions_are_unique() -> None:
     assert [int(one[2]) for one in columns(PERSON)] == list(range(1000, 1200))
     assert [int(one[2]) for one in columns(AUCTION)] == list(range(1000, 1600))
 

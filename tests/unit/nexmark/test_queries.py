@@ -12,14 +12,14 @@ from benchmarks.nexmark.events import Events
 from benchmarks.nexmark.on_penstock import environment, rows_of
 from benchmarks.nexmark.reference import ANSWERS
 
-from penstock.common.pyflink_names import PyFlinkNames
+from penstock.common.pyflink.import_alias import PyFlinkImportAlias
 from penstock.testing import run_inline
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _names_end_with_the_module() -> Iterator[None]:
     yield
-    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkNames)]
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, PyFlinkImportAlias)]
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyflink"]:
         del sys.modules[name]
 
@@ -33,7 +33,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Events:
 
 
 @pytest.mark.parametrize("query", ANSWERS)
-def test_penstock_gives_the_answer_of_the_reference(
+def test_penstock_gives_the_same_answer_as_the_reference(
     query: str, events: Events, tmp_path: Path
 ) -> None:
     env = run_inline(environment(events, parallelism=2, backend="hashmap"))

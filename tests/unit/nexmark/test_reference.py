@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, list[str], list[Row]]] = {
         [bid(9_999, 1, 2, 50), bid(10_000, 1, 2, 70), bid(19_999, 3, 4, 70), bid(15_000, 1, 1, 9)],
         [(50, 9_999, 1, 2), (70, 19_999, 3, 4)],
     ),
-    "a-new-person-that-sells-within-the-same-window-is-told-once": (
+    "a-new-person-that-sells-within-the-same-window-is-reported-once": (
         "q8",
         [
             person(10_500, 1, "Ann", "WA"),
@@ -91,12 +91,12 @@ def test_the_reference_answers_as_computed_by_hand(case: str) -> None:
     assert expected(query, lines) == sorted(rows)
 
 
-def test_an_answer_is_right_in_any_order_and_as_lists() -> None:
+def test_an_answer_is_correct_in_any_order_and_as_lists() -> None:
     query, lines, rows = CASES["a-session-goes-on-for-ten-seconds-and-no-longer"]
     verify(query, [list(one) for one in reversed(rows)], lines)
 
 
-def test_bids_that_lost_their_place_are_no_part_of_the_answer() -> None:
+def test_outbid_bids_are_not_part_of_the_answer() -> None:
     query, lines, rows = CASES["the-last-bid-of-a-bidder-for-an-auction-stands"]
     verify(query, [row(2, 99, 1, 5), *rows], lines)
 

@@ -13,19 +13,19 @@ def run(query: str, engine: str, round_: int, rate: int) -> plan.Run:
 
 def test_engines_take_turns_within_a_round_and_all_read_the_same_events() -> None:
     options = plan.Options(["q5", "q7"], ["pyflink", "spark"], 2, 1000, 200, 10_000, 2, "cache")
-    asked = list(plan.asked(options))
-    order = [(one.round, one.query, one.engine.name) for one in asked]
+    requests = list(plan.requests(options))
+    order = [(one.round, one.query, one.engine.name) for one in requests]
     assert order == [
         (number, query, engine)
         for number in (1, 2)
         for query in ("q5", "q7")
         for engine in ("pyflink", "spark")
     ]
-    assert len({str(one.job.given["events"]) for one in asked}) == 1
+    assert len({str(one.job.given["events"]) for one in requests}) == 1
     assert options.workload.files == 10
 
 
-def test_the_table_has_medians_and_ratios_and_leaves_open_what_did_not_run() -> None:
+def test_the_table_has_medians_ratios_and_gaps_for_missing_runs() -> None:
     runs = [
         run("q5", "penstock-hashmap", 1, 900),
         run("q5", "penstock-hashmap", 2, 1100),

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.job_dir import JobDir
-from penstock.checkpoint.storage import LocalStorage
+from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Cancel, Checkpoint, Control, Request, Savepoint, Stop
 
@@ -24,7 +24,7 @@ def test_every_request_reaches_the_driver_and_its_answer_comes_back(
     job: JobDir, request_: Request
 ) -> None:
     client, driver = Control(job), Control(job)
-    asked = client.ask(request_)
+    asked = client.submit(request_)
     assert client.answer(asked) is None
     assert driver.pending() == [(asked, request_)]
     assert driver.pending() == [(asked, request_)]
@@ -36,19 +36,19 @@ def test_every_request_reaches_the_driver_and_its_answer_comes_back(
 def test_requests_come_in_the_order_they_were_made(job: JobDir) -> None:
     times = iter([3.0, 1.0, 2.0])
     client = Control(job, lambda: next(times))
-    third, first, second = (client.ask(Savepoint(path)) for path in ("3", "1", "2"))
+    third, first, second = (client.submit(Savepoint(path)) for path in ("3", "1", "2"))
     assert [id_ for id_, _ in Control(job).pending()] == [first, second, third]
 
 
 def test_two_requests_in_one_moment_are_two(job: JobDir) -> None:
     client = Control(job, lambda: 1.0)
-    assert client.ask(Cancel()) != client.ask(Cancel())
+    assert client.submit(Cancel()) != client.submit(Cancel())
     assert len(client.pending()) == 2
 
 
 def test_a_request_is_answered_once(job: JobDir) -> None:
     control = Control(job)
-    asked = control.ask(Checkpoint())
+    asked = control.submit(Checkpoint())
     assert control.reply(asked, DONE)
     assert not control.reply(asked, Answer(False, "too late"))
     assert control.answer(asked) == DONE
@@ -56,15 +56,15 @@ def test_a_request_is_answered_once(job: JobDir) -> None:
 
 def test_a_new_driver_answers_for_a_dead_one(job: JobDir) -> None:
     client = Control(job)
-    asked = [client.ask(Savepoint()), client.ask(Stop())]
+    asked = [client.submit(Savepoint()), client.submit(Stop())]
     new = Control(job)
-    assert new.give_up() == asked
+    assert new.reject_abandoned() == asked
     for id_ in asked:
         answer = client.answer(id_)
         assert answer is not None
         assert not answer.ok
         assert "the driver died before it answered" in answer.message
-    later = client.ask(Savepoint())
+    later = client.submit(Savepoint())
     assert new.pending() == [(later, Savepoint())]
 
 
@@ -78,14 +78,14 @@ def test_a_driver_that_died_between_answer_and_tidying_has_answered(
         raise Killed
 
     control = Control(job)
-    asked = control.ask(Cancel())
+    asked = control.submit(Cancel())
     with monkeypatch.context() as patched:
         patched.setattr(LocalStorage, "delete", die)
         with pytest.raises(Killed):
             control.reply(asked, DONE)
     new = Control(job)
     assert new.pending() == []
-    assert new.give_up() == []
+    assert new.reject_abandoned() == []
     assert new.answer(asked) == DONE
 
 
@@ -96,7 +96,7 @@ def test_an_answer_that_could_not_be_written_leaves_the_request_open(
         raise OSError(28, "No space left on device")
 
     control = Control(job)
-    asked = control.ask(Cancel())
+    asked = control.submit(Cancel())
     with monkeypatch.context() as patched:
         patched.setattr(LocalStorage, "create", fail)
         with pytest.raises(OSError, match="No space"):
@@ -107,21 +107,21 @@ def test_an_answer_that_could_not_be_written_leaves_the_request_open(
 def test_answers_are_removed_after_an_hour(job: JobDir) -> None:
     now = [0.0]
     control = Control(job, lambda: now[0])
-    first = control.ask(Cancel())
+    first = control.submit(Cancel())
     control.reply(first, DONE)
     now[0] = 3599.0
-    second = control.ask(Cancel())
+    second = control.submit(Cancel())
     control.reply(second, DONE)
     assert control.answer(first) == DONE
     now[0] = 3601.0
-    control.reply(control.ask(Cancel()), DONE)
+    control.reply(control.submit(Cancel()), DONE)
     assert control.answer(first) is None
     assert control.answer(second) == DONE
 
 
 def test_what_the_driver_cannot_read_is_answered(job: JobDir) -> None:
     control = Control(job)
-    asked = control.ask(Cancel())
+    asked = control.submit(Cancel())
     (path,) = job.control.iterdir()
     path.write_bytes(b'{"request":{"type":"Rescale"},"time":1.0}')
     assert control.pending() == []
@@ -133,5 +133,5 @@ def test_what_the_driver_cannot_read_is_answered(job: JobDir) -> None:
 def test_there_is_nothing_to_do_for_a_job_without_requests(job: JobDir) -> None:
     control = Control(job)
     assert control.pending() == []
-    assert control.give_up() == []
+    assert control.reject_abandoned() == []
     assert control.answer("nobody") is None

@@ -10,29 +10,30 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.errors import JobAlreadyRunningError
 from penstock.ids import JobKey
 from penstock.recovery.lease import (
     Alive,
     Dead,
+    DriverStatus,
     Free,
     Lease,
     Owner,
     Silent,
-    Standing,
-    decide_standing,
+    decide_driver_status,
+    driver_status,
+    machine_id,
+    process_start_time,
     read_owner,
     refuse_second_driver,
-    standing,
 )
-from penstock.recovery.processes import machine, start_of
 
 TIMEOUT_S = 50.0
 HOLDER = """
 import sys, time
 from pathlib import Path
-from penstock.checkpoint.job_dir import JobDir
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.recovery.lease import Lease
 lease = Lease(JobDir(Path(sys.argv[1]), "count"), 0.02)
 lease.take(sys.argv[2])
@@ -66,12 +67,12 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def stands(job: JobDir, timeout_s: float = TIMEOUT_S) -> Standing:
-    return standing(job, timeout_s, time.time())
+def stands(job: JobDir, timeout_s: float = TIMEOUT_S) -> DriverStatus:
+    return driver_status(job, timeout_s, time.time())
 
 
 def owner(**changes: object) -> Owner:
-    here = Owner(socket.gethostname(), machine(), 1234, 99, "a1", 1000.0)
+    here = Owner(socket.gethostname(), machine_id(), 1234, 99, "a1", 1000.0)
     return msgspec.structs.replace(here, **changes)
 
 
@@ -93,11 +94,11 @@ def owner(**changes: object) -> Owner:
         ({"host": "other"}, None, 900.0, Silent),
     ],
 )
-def test_a_driver_stands_by_its_process_where_that_can_be_seen_and_by_its_beat_elsewhere(
-    changes: dict[str, object], started: int | None, now: float, expected: type[Standing]
+def test_the_status_of_a_driver_follows_from_its_process_or_on_another_machine_its_heartbeat(
+    changes: dict[str, object], started: int | None, now: float, expected: type[DriverStatus]
 ) -> None:
     it = owner(**changes)
-    found = decide_standing(it, TIMEOUT_S, now, machine(), lambda _: started)
+    found = decide_driver_status(it, TIMEOUT_S, now, machine_id(), lambda _: started)
     assert type(found) is expected
     assert not isinstance(found, Dead | Silent) or (found.owner, found.since) == (it, 1000.0)
 
@@ -110,11 +111,11 @@ def test_attempts_are_compared_as_numbers() -> None:
 # -- the file -----------------------------------------------------------------------------------
 
 
-def test_a_job_nobody_drives_is_free(job: JobDir) -> None:
+def test_a_job_without_a_driver_is_free(job: JobDir) -> None:
     assert stands(job) == refuse_second_driver(job, TIMEOUT_S, time.time()) == Free()
 
 
-def test_a_lease_is_held_until_it_is_released(job: JobDir) -> None:
+def test_a_lease_is_alive_until_it_is_released(job: JobDir) -> None:
     lease = Lease(job, 10)
     lease.take("a1")
     found = stands(job)
@@ -216,14 +217,14 @@ def test_a_release_leaves_the_lease_of_the_driver_that_took_over(job: JobDir) ->
     assert read_owner(job) == successor
 
 
-def test_a_process_is_told_by_its_start() -> None:
-    mine = start_of(os.getpid())
+def test_a_process_is_identified_by_its_start_time() -> None:
+    mine = process_start_time(os.getpid())
     assert mine is not None
-    assert mine == start_of(os.getpid())
+    assert mine == process_start_time(os.getpid())
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = start_of(child.pid)
+    started = process_start_time(child.pid)
     assert started is not None
     assert started >= mine
     child.kill()
     child.communicate()
-    assert start_of(child.pid) is None
+    assert process_start_time(child.pid) is None

@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from penstock.recovery.restart import FixedDelay, GiveUp, NoRestart, Restart, RestartAfter
-from penstock.recovery.supervisor import Heartbeat, PassOn, Supervisor, decide_after_exit
+from penstock.recovery.restart_strategy import FixedDelay, GiveUp, NoRestart, Restart, RestartAfter
+from penstock.recovery.supervisor import ExitWith, Heartbeat, Supervisor, decide_after_exit
 
 DRIVER = """
 import os, signal, sys, time
 from pathlib import Path
-from penstock.recovery.supervisor import driver_died, report_to_supervisor, supervised_since
+from penstock.recovery.supervisor import driver_died_at, report_to_supervisor, supervised_since
 supervised = report_to_supervisor()
 starts = Path(sys.argv[1])
 number = len(starts.read_text().split()) if starts.exists() else 0
 with starts.open("a") as file:
     file.write(f"{os.getpid()}\\n")
-print(f"start {number + 1} {supervised} {supervised_since()} {driver_died()}", flush=True)
+print(f"start {number + 1} {supervised} {supervised_since()} {driver_died_at()}", flush=True)
 SCRIPT
 """
 
 PARENT = """
 import sys
-from penstock.recovery.restart import FixedDelay
+from penstock.recovery.restart_strategy import FixedDelay
 from penstock.recovery.supervisor import Heartbeat, Supervisor
 command, interval, timeout, delay = sys.argv[1:4], *map(float, sys.argv[4:])
 sys.exit(Supervisor(command, FixedDelay(3, delay), Heartbeat(interval, timeout)).run())
@@ -47,16 +47,16 @@ BEFORE = [Restart(1.0, 3.5)]
 @pytest.mark.parametrize(
     ("returncode", "asked", "strategy", "history", "expected"),
     [
-        (0, False, ONCE, [], PassOn(0)),
-        (1, False, ONCE, [], PassOn(1)),
-        (3, False, ONCE, [], PassOn(3)),
-        (130, False, ONCE, [], PassOn(130)),
-        (0, True, ONCE, [], PassOn(0)),
+        (0, False, ONCE, [], ExitWith(0)),
+        (1, False, ONCE, [], ExitWith(1)),
+        (3, False, ONCE, [], ExitWith(3)),
+        (130, False, ONCE, [], ExitWith(130)),
+        (0, True, ONCE, [], ExitWith(0)),
         (-9, False, ONCE, [], RestartAfter(2.5)),
         (-11, False, ONCE, [], RestartAfter(2.5)),
         (-15, False, ONCE, [], RestartAfter(2.5)),
-        (-9, True, ONCE, [], PassOn(137)),
-        (-15, True, ONCE, [], PassOn(143)),
+        (-9, True, ONCE, [], ExitWith(137)),
+        (-15, True, ONCE, [], ExitWith(143)),
         (-9, False, ONCE, BEFORE, GiveUp),
         (-9, False, NoRestart(), [], GiveUp),
     ],
@@ -70,7 +70,7 @@ def test_only_a_driver_that_died_is_started_again(
 ) -> None:
     decision = decide_after_exit(
         returncode,
-        asked_to_end=asked,
+        stop_requested=asked,
         strategy=strategy,
         history=history,
         now=10.0,
@@ -291,7 +291,7 @@ while True:
         (signal.SIGHUP, signal.SIGTERM),
     ],
 )
-def test_whoever_asks_the_supervisor_to_end_asks_the_driver(
+def test_a_signal_to_the_supervisor_reaches_the_driver(
     tmp_path: Path, sent: int, received: int
 ) -> None:
     watched = Watched(tmp_path, GRACEFUL)
@@ -329,7 +329,7 @@ def test_a_supervisor_that_waits_to_start_a_driver_can_be_ended(tmp_path: Path) 
     assert (parent.returncode, len(watched.pids())) == (143, 1)
 
 
-def test_a_driver_outlives_its_supervisor_and_says_so(tmp_path: Path) -> None:
+def test_a_driver_outlives_its_supervisor_and_logs_it(tmp_path: Path) -> None:
     watched = Watched(
         tmp_path,
         "import logging\n"
@@ -342,7 +342,7 @@ def test_a_driver_outlives_its_supervisor_and_says_so(tmp_path: Path) -> None:
     eventually(
         lambda: (
             (tmp_path / "log").exists()
-            and "the supervisor is gone: this driver goes on" in (tmp_path / "log").read_text()
+            and "the supervisor is gone: this driver continues" in (tmp_path / "log").read_text()
         )
     )
     (driver,) = watched.pids()
@@ -353,7 +353,7 @@ def test_a_driver_outlives_its_supervisor_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-def test_a_supervisor_that_was_itself_stopped_kills_nobody(tmp_path: Path) -> None:
+def test_a_supervisor_that_was_itself_suspended_kills_no_driver(tmp_path: Path) -> None:
     watched = Watched(
         tmp_path, "while not starts.with_name('end').exists(): time.sleep(0.01)\nsys.exit(5)"
     )

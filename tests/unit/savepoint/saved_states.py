@@ -9,20 +9,20 @@ from typing import Any
 from penstock.common import TypeInformation
 from penstock.common.typeinfo import MapTypeInfo
 from penstock.savepoint.layout import SavedOperator
-from penstock.savepoint.write import keep_files, write_subtask
+from penstock.savepoint.write import finalize_files, write_subtask
 from penstock.state.key_groups import KeyGroupRange, key_group, key_group_range, routed_key
 from penstock.state.keys import KeyCodec
-from penstock.state.savepoint_file import SavepointFile
-from penstock.state.serializers import serializer_for
-from penstock.state.table import (
+from penstock.state.registry.meta_info import (
     MAP_STATE,
     NO_VALUE,
     RAW_STATE,
-    TableInfo,
+    StateMetaInfo,
     registry_key,
     table_prefix,
 )
-from penstock.state.type_text import spell
+from penstock.state.savepoint_file import SavepointFile
+from penstock.types.serializers import serializer_for
+from penstock.types.signature import type_signature
 
 MAX_PARALLELISM = 128
 ALL = KeyGroupRange(0, MAX_PARALLELISM)
@@ -30,7 +30,7 @@ ALL = KeyGroupRange(0, MAX_PARALLELISM)
 Entry = tuple[bytes, bytes]
 
 
-def registered(name: str, info: TableInfo) -> Entry:
+def registered(name: str, info: StateMetaInfo) -> Entry:
     return registry_key(name), info.encode()
 
 
@@ -77,9 +77,9 @@ def save(
     uid: str = "count",
 ) -> list[SavepointFile]:
     """Write a savepoint of one operator as its subtasks would."""
-    operator = SavedOperator(uid, spell(key_type) if key_type else "", MAX_PARALLELISM)
+    operator = SavedOperator(uid, type_signature(key_type) if key_type else "", MAX_PARALLELISM)
     files = []
     for subtask in range(parallelism):
         mine = within(entries, key_group_range(MAX_PARALLELISM, parallelism, subtask))
         files += write_subtask(iter(mine), operator, directory, subtask, f"a1-{subtask}")
-    return keep_files(directory, files)
+    return finalize_files(directory, files)

@@ -5,17 +5,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-from penstock.checkpoint.metadata_codec import encode_metadata
+from penstock.checkpoint.storage.metadata import CheckpointMetadata, OperatorSnapshot
+from penstock.checkpoint.storage.metadata_serializer import encode_metadata
 from penstock.common import Types
 from penstock.errors import CorruptStateError, NotASavepointError
-from penstock.savepoint.directory import dispose, metadata_of
+from penstock.savepoint.directory import dispose, read_savepoint_metadata
 from penstock.savepoint.read import entries_of
-from penstock.state.table import TableInfo
+from penstock.state.registry.meta_info import StateMetaInfo
 from tests.unit.savepoint.saved_states import ALL, registered, save, state_entries
 
 ENTRIES = [
-    registered("n", TableInfo(1, "value state", "LONG")),
+    registered("n", StateMetaInfo(1, "value state", "LONG")),
     *state_entries(1, "value state", Types.LONG(), Types.LONG(), ((n, n) for n in range(99))),
 ]
 
@@ -47,7 +47,7 @@ def savepoint(tmp_path: Path) -> Path:
 
 def test_a_savepoint_moved_elsewhere_holds_what_it_held(savepoint: Path, tmp_path: Path) -> None:
     moved = savepoint.rename(tmp_path / "elsewhere")
-    for operator in metadata_of(moved).operators[:2]:
+    for operator in read_savepoint_metadata(moved).operators[:2]:
         assert list(entries_of(moved, operator.savepoint, ALL)) == ENTRIES
 
 
@@ -64,7 +64,7 @@ def test_what_others_put_beside_it_stays(savepoint: Path) -> None:
 
 def test_a_half_deleted_savepoint_restores_nothing_and_can_be_deleted(savepoint: Path) -> None:
     (savepoint / "count" / "n" / "part-1.parquet").unlink()
-    operator = metadata_of(savepoint).operator("count")
+    operator = read_savepoint_metadata(savepoint).operator("count")
     assert operator is not None
     with pytest.raises(CorruptStateError, match=r"part-1\.parquet .* missing"):
         list(entries_of(savepoint, operator.savepoint, ALL))
@@ -81,7 +81,7 @@ def damaged(savepoint: Path) -> str:
 
 
 def a_checkpoint(savepoint: Path) -> str:
-    meta = msgspec.structs.replace(metadata_of(savepoint), kind="checkpoint")
+    meta = msgspec.structs.replace(read_savepoint_metadata(savepoint), kind="checkpoint")
     (savepoint / "_metadata").write_bytes(encode_metadata(meta))
     return "it is a checkpoint of job 'count'"
 

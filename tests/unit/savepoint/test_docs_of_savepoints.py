@@ -11,9 +11,9 @@ import pytest
 
 from penstock.common import Row, Types
 from penstock.savepoint.columns import column_of
+from penstock.state.registry.meta_info import MAP_STATE, StateMetaInfo
 from penstock.state.savepoint_file import SavepointFile
-from penstock.state.table import MAP_STATE, TableInfo
-from penstock.state.type_text import parse, spell
+from penstock.types.signature import parse_signature, type_signature
 from tests.unit.savepoint.saved_states import registered, save, state_entries
 
 PAGE = (Path(__file__).parents[3] / "docs" / "savepoints.md").read_text()
@@ -22,10 +22,10 @@ PAGE = (Path(__file__).parents[3] / "docs" / "savepoints.md").read_text()
 def save_state(
     directory: Path, name: str, kind: str, type_text: str, values: list[object]
 ) -> list[SavepointFile]:
-    type_info = parse(type_text)
+    type_info = parse_signature(type_text)
     pairs = [(f"k{number}", value) for number, value in enumerate(values)]
     entries = state_entries(1, kind, type_info, Types.STRING(), pairs)
-    info = TableInfo(1, kind, type_text)
+    info = StateMetaInfo(1, kind, type_text)
     return save(directory, [registered(name, info), *entries], Types.STRING(), parallelism=2)
 
 
@@ -84,8 +84,8 @@ def test_a_file_says_of_itself_what_the_page_lists(tmp_path: Path) -> None:
     ],
 )
 def test_a_type_has_the_column_it_always_had(type_text: str, arrow: pa.DataType) -> None:
-    assert column_of(parse(type_text)).arrow == arrow
-    assert spell(parse(type_text)) == type_text
+    assert column_of(parse_signature(type_text)).arrow == arrow
+    assert type_signature(parse_signature(type_text)) == type_text
 
 
 def test_rows_are_structs_with_their_field_names(tmp_path: Path) -> None:
@@ -99,6 +99,6 @@ def test_rows_are_structs_with_their_field_names(tmp_path: Path) -> None:
 def test_keys_without_a_type_are_shown_as_text(tmp_path: Path) -> None:
     keys = ["plain", 7, ("a", None), b"x"]
     entries = state_entries(1, "value state", Types.INT(), None, ((key, 1) for key in keys))
-    save(tmp_path, [registered("n", TableInfo(1, "value state", "INT")), *entries], None)
+    save(tmp_path, [registered("n", StateMetaInfo(1, "value state", "INT")), *entries], None)
     found = pq.read_table(tmp_path / "count" / "n")["key"].to_pylist()
     assert set(found) == {"plain", "7", "('a', None)", "b'x'"}

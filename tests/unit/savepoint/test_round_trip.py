@@ -20,12 +20,12 @@ from penstock.errors import CorruptStateError, StateDeclaredTwiceError
 from penstock.savepoint import read, write
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import entries_of, verify_files
-from penstock.savepoint.write import keep_files, write_subtask
-from penstock.state.backends.base import StagedName, StatePlace
-from penstock.state.backends.registry import backend_named
+from penstock.savepoint.write import finalize_files, write_subtask
+from penstock.state.backends.refs import StagedName, StateLocation
+from penstock.state.backends.registry import create_state_backend
 from penstock.state.key_groups import KeyGroupRange, key_group_range
-from penstock.state.table import MAP_STATE, RAW_STATE, TableInfo
-from penstock.state.type_text import spell
+from penstock.state.registry.meta_info import MAP_STATE, RAW_STATE, StateMetaInfo
+from penstock.types.signature import type_signature
 from tests.unit.savepoint.saved_states import (
     ALL,
     MAX_PARALLELISM,
@@ -35,7 +35,7 @@ from tests.unit.savepoint.saved_states import (
     state_entries,
     within,
 )
-from tests.unit.state.typed_values import KEY_TYPES, TYPES, values_of
+from tests.unit.types.typed_values import KEY_TYPES, TYPES, values_of
 
 VALUE = "value state"
 KEYS = st.one_of(st.text(max_size=6), st.integers(), st.none(), st.tuples(st.text(), st.booleans()))
@@ -73,14 +73,16 @@ def saved_and_read(
 
 @settings(max_examples=20)
 @given(st.data(), st.integers(1, 3), st.integers(1, 3))
-def test_every_kind_and_type_of_state_comes_back_at_any_parallelism(
+def test_every_kind_and_type_of_state_is_restored_at_any_parallelism(
     data: st.DataObject, before: int, after: int
 ) -> None:
     registry, entries = [], []
     for table in range(1, data.draw(st.integers(2, 3))):
         kind, type_info, values = data.draw(some_state())
         name = data.draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3))
-        registry.append(registered(f"{name}{table}", TableInfo(table, kind, spell(type_info))))
+        registry.append(
+            registered(f"{name}{table}", StateMetaInfo(table, kind, type_signature(type_info)))
+        )
         pairs = data.draw(st.lists(st.tuples(KEYS, values), max_size=8))
         entries += state_entries(table, kind, type_info, None, pairs)
     saved_and_read(sorted(registry) + entries, None, before, after)
@@ -88,11 +90,11 @@ def test_every_kind_and_type_of_state_comes_back_at_any_parallelism(
 
 @settings(max_examples=15)
 @given(st.data())
-def test_keys_of_every_type_come_back(data: st.DataObject) -> None:
+def test_keys_of_every_type_round_trip(data: st.DataObject) -> None:
     key_type = data.draw(KEY_TYPES)
     keys = data.draw(st.lists(st.none() | values_of(key_type), max_size=8))
     entries = state_entries(1, VALUE, Types.INT(), key_type, ((key, 1) for key in keys))
-    saved_and_read([registered("n", TableInfo(1, VALUE, "INT")), *entries], key_type, 2, 3)
+    saved_and_read([registered("n", StateMetaInfo(1, VALUE, "INT")), *entries], key_type, 2, 3)
 
 
 EXTREMES: list[tuple[TypeInformation, list[Any]]] = [
@@ -110,23 +112,27 @@ EXTREMES: list[tuple[TypeInformation, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("type_info", "values"), EXTREMES, ids=[repr(t) for t, _ in EXTREMES])
-def test_extreme_values_come_back(type_info: TypeInformation, values: list[Any]) -> None:
+def test_extreme_values_round_trip(type_info: TypeInformation, values: list[Any]) -> None:
     entries = state_entries(1, VALUE, type_info, Types.LONG(), enumerate(values))
-    saved_and_read([registered("n", TableInfo(1, VALUE, spell(type_info))), *entries], None, 1, 2)
+    saved_and_read(
+        [registered("n", StateMetaInfo(1, VALUE, type_signature(type_info))), *entries], None, 1, 2
+    )
 
 
-def test_long_keys_and_keys_no_text_can_hold_come_back() -> None:
+def test_long_keys_and_keys_that_are_not_text_round_trip() -> None:
     keys = ["x" * 253, "x" * 254, "x" * 70_000, "\ud800", "a\0b", b"\xff" * 300, (None, 1.5)]
     for kind, type_info, value in (
         (VALUE, Types.INT(), 1),
         (MAP_STATE, Types.MAP(Types.PICKLED_BYTE_ARRAY(), Types.INT()), dict.fromkeys(keys)),
     ):
         entries = state_entries(1, kind, type_info, None, ((key, value) for key in keys))
-        info = TableInfo(1, kind, spell(type_info))
+        info = StateMetaInfo(1, kind, type_signature(type_info))
         saved_and_read([registered("n", info), *entries], None, 2, 3)
     texts = [key for key in keys if isinstance(key, str)]
     entries = state_entries(1, VALUE, Types.INT(), Types.STRING(), ((key, 1) for key in texts))
-    saved_and_read([registered("n", TableInfo(1, VALUE, "INT")), *entries], Types.STRING(), 1, 1)
+    saved_and_read(
+        [registered("n", StateMetaInfo(1, VALUE, "INT")), *entries], Types.STRING(), 1, 1
+    )
 
 
 def test_many_row_groups_are_read_only_as_far_as_needed(
@@ -134,7 +140,7 @@ def test_many_row_groups_are_read_only_as_far_as_needed(
 ) -> None:
     monkeypatch.setattr(write, "ROWS_PER_GROUP", 100)
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), ((n, n) for n in range(5000)))
-    entries = [registered("n", TableInfo(1, VALUE, "LONG")), *entries]
+    entries = [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries]
     files = save(tmp_path, entries, Types.LONG())
     assert list(entries_of(tmp_path, files, ALL)) == entries
     for key_groups in (KeyGroupRange(17, 18), KeyGroupRange(0, 1), KeyGroupRange(100, 128)):
@@ -153,7 +159,7 @@ def test_large_values_make_small_row_groups(
     noise = random.Random(1)
     values = [(n, noise.randbytes(3000)) for n in range(50)]
     entries = state_entries(1, RAW_STATE, RAW, Types.LONG(), values)
-    entries = [registered("n", TableInfo(1, RAW_STATE, spell(RAW))), *entries]
+    entries = [registered("n", StateMetaInfo(1, RAW_STATE, type_signature(RAW))), *entries]
     (file,) = save(tmp_path, entries, Types.LONG())
     assert pq.ParquetFile(tmp_path / file.path).metadata.num_row_groups > 10
     assert list(entries_of(tmp_path, [file], ALL)) == entries
@@ -166,15 +172,15 @@ def test_a_savepoint_leads_from_any_backend_to_any_other(
 ) -> None:
     values = ((f"k{n}", n) for n in range(1000))
     entries = state_entries(1, VALUE, Types.LONG(), Types.STRING(), values)
-    entries = [registered("n", TableInfo(1, VALUE, "LONG")), *entries]
-    old, new = backend_named(before, "count"), backend_named(after, "count")
-    old_place = StatePlace(tmp_path / "old", tmp_path / "old-local")
-    new_place = StatePlace(tmp_path / "new", tmp_path / "new-local")
+    entries = [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries]
+    old, new = create_state_backend(before, "count"), create_state_backend(after, "count")
+    old_place = StateLocation(tmp_path / "old", tmp_path / "old-local")
+    new_place = StateLocation(tmp_path / "new", tmp_path / "new-local")
     ref = old.load(iter(entries), old_place, StagedName("a1", 0, 0, 0, 0))
     operator = SavedOperator("count", "STRING", MAX_PARALLELISM)
     savepoint = tmp_path / "savepoint"
     files = write_subtask(old.entries(old_place, ref), operator, savepoint, 0, "a1")
-    files = keep_files(savepoint, files)
+    files = finalize_files(savepoint, files)
     entries_read = entries_of(savepoint, files, ALL)
     ref = new.load(entries_read, new_place, StagedName("a2", 0, 0, 0, 0))
     assert list(new.entries(new_place, ref)) == entries
@@ -185,8 +191,8 @@ def test_pickled_values_are_never_loaded(tmp_path: Path) -> None:
     (at, _), *_ = state_entries(1, RAW_STATE, RAW, Types.LONG(), [(1, b"")])
     packed = msgspec.msgpack.encode([bomb, bomb])
     entries = [
-        registered("a", TableInfo(1, VALUE, "PICKLED_BYTE_ARRAY")),
-        registered("b", TableInfo(2, "list state", "LIST(PICKLED_BYTE_ARRAY)")),
+        registered("a", StateMetaInfo(1, VALUE, "PICKLED_BYTE_ARRAY")),
+        registered("b", StateMetaInfo(2, "list state", "LIST(PICKLED_BYTE_ARRAY)")),
         (at, bomb),
         (b"\0\2" + at[2:], packed),
     ]
@@ -199,27 +205,27 @@ def test_one_row_group_at_a_time_is_held(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(write, "ROWS_PER_GROUP", 100)
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), ((n, n) for n in range(1000)))
     taken = 0
-    behind = []
+    remaining = []
     fill = write._PartWriter.write
 
     def counted(self: Any, keys: list[bytes], values: list[bytes]) -> None:
-        behind.append(taken)
+        remaining.append(taken)
         fill(self, keys, values)
 
     def given_one_by_one() -> Iterator[Entry]:
         nonlocal taken
-        for entry in [registered("n", TableInfo(1, VALUE, "LONG")), *entries]:
+        for entry in [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries]:
             taken += 1
             yield entry
 
     monkeypatch.setattr(write._PartWriter, "write", counted)
     operator = SavedOperator("count", "LONG", MAX_PARALLELISM)
     write_subtask(given_one_by_one(), operator, tmp_path, 0, "a1")
-    assert behind == [*range(102, 1002, 100), 1001]
+    assert remaining == [*range(102, 1002, 100), 1001]
 
 
 def test_declared_states_without_values_are_known_again(tmp_path: Path) -> None:
-    entries = [registered(name, TableInfo(t, VALUE, "INT")) for t, name in ((2, "a"), (1, "b"))]
+    entries = [registered(name, StateMetaInfo(t, VALUE, "INT")) for t, name in ((2, "a"), (1, "b"))]
     files = save(tmp_path, entries, None, 2)
     assert [file.rows for file in files] == [0, 0, 0, 0]
     assert list(entries_of(tmp_path, files, ALL)) == entries
@@ -230,7 +236,9 @@ def test_subtasks_may_number_their_tables_differently(tmp_path: Path) -> None:
     files, expected = [], []
     for subtask, tables in enumerate(({"a": 1, "b": 2}, {"b": 1, "a": 2})):
         mine = key_group_range(MAX_PARALLELISM, 2, subtask)
-        entries = [registered(n, TableInfo(t, VALUE, "LONG")) for n, t in sorted(tables.items())]
+        entries = [
+            registered(n, StateMetaInfo(t, VALUE, "LONG")) for n, t in sorted(tables.items())
+        ]
         for name, table in sorted(tables.items(), key=lambda item: item[1]):
             offset = 100 if name == "b" else 0
             values = ((n, n + offset) for n in range(50))
@@ -244,8 +252,8 @@ def test_subtasks_may_number_their_tables_differently(tmp_path: Path) -> None:
         files += write_subtask(iter(entries), operator, tmp_path, subtask, "a1")
     found = list(entries_of(tmp_path, files, ALL))
     assert found == [
-        registered("a", TableInfo(1, VALUE, "LONG")),
-        registered("b", TableInfo(2, VALUE, "LONG")),
+        registered("a", StateMetaInfo(1, VALUE, "LONG")),
+        registered("b", StateMetaInfo(2, VALUE, "LONG")),
         *sorted(expected),
     ]
 
@@ -254,7 +262,7 @@ def mixed(tmp_path: Path, types: list[tuple[TypeInformation, int, Any]]) -> list
     operator = SavedOperator("count", "LONG", MAX_PARALLELISM)
     files = []
     for subtask, (type_info, generation, value) in enumerate(types):
-        info = TableInfo(1, VALUE, spell(type_info), generation)
+        info = StateMetaInfo(1, VALUE, type_signature(type_info), generation)
         values = ((n, value) for n in range(20))
         entries = within(
             state_entries(1, VALUE, type_info, Types.LONG(), values),
@@ -266,16 +274,16 @@ def mixed(tmp_path: Path, types: list[tuple[TypeInformation, int, Any]]) -> list
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_only_some_subtasks_had_migrated_comes_out_migrated(
+def test_a_state_that_only_some_subtasks_have_migrated_is_restored_migrated(
     tmp_path: Path, turned: bool
 ) -> None:
     types = [(Types.INT(), 0, 7), (Types.DOUBLE(), 1, 7.0)]
     expected = state_entries(1, VALUE, Types.DOUBLE(), Types.LONG(), ((n, 7.0) for n in range(20)))
     found = mixed(tmp_path, types[::-1] if turned else types)
-    assert found == [registered("n", TableInfo(1, VALUE, "DOUBLE", 1)), *expected]
+    assert found == [registered("n", StateMetaInfo(1, VALUE, "DOUBLE", 1)), *expected]
 
 
-def test_subtasks_that_disagree_on_a_type_are_refused(tmp_path: Path) -> None:
+def test_subtasks_that_disagree_on_a_type_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(StateDeclaredTwiceError, match="step 'count': state 'n'"):
         mixed(tmp_path, [(Types.INT(), 0, 7), (Types.STRING(), 0, "x")])
 
@@ -283,11 +291,13 @@ def test_subtasks_that_disagree_on_a_type_are_refused(tmp_path: Path) -> None:
 def one_file(tmp_path: Path) -> tuple[list[Any], Path]:
     values = ((n, n) for n in range(2000))
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), values)
-    files = save(tmp_path, [registered("n", TableInfo(1, VALUE, "LONG")), *entries], Types.LONG())
+    files = save(
+        tmp_path, [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries], Types.LONG()
+    )
     return files, tmp_path / files[0].path
 
 
-def test_a_damaged_short_or_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_damaged_short_or_missing_file_is_rejected_by_name(tmp_path: Path) -> None:
     files, path = one_file(tmp_path)
     good = path.read_bytes()
     flipped = bytearray(good)
@@ -309,7 +319,7 @@ def test_files_without_the_wanted_key_groups_are_not_opened(tmp_path: Path) -> N
     assert len(list(entries_of(tmp_path, files, KeyGroupRange(500, 600)))) == 1
 
 
-def test_two_files_with_the_same_key_groups_are_refused(tmp_path: Path) -> None:
+def test_two_files_with_the_same_key_groups_are_rejected(tmp_path: Path) -> None:
     files, _ = one_file(tmp_path)
     with pytest.raises(CorruptStateError, match="same key groups"):
         list(entries_of(tmp_path, files * 2, ALL))
@@ -318,23 +328,23 @@ def test_two_files_with_the_same_key_groups_are_refused(tmp_path: Path) -> None:
 def test_a_retried_task_and_its_forerunner_do_not_meet(tmp_path: Path) -> None:
     operator = SavedOperator("count", "LONG", MAX_PARALLELISM)
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), ((n, n) for n in range(10)))
-    entries = [registered("n", TableInfo(1, VALUE, "LONG")), *entries]
+    entries = [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries]
     first = write_subtask(iter(entries), operator, tmp_path, 0, "a1")
     second = write_subtask(iter(entries), operator, tmp_path, 0, "a2")
     assert not list(tmp_path.glob("*/*/[!.]*"))
-    kept = keep_files(tmp_path, second)
-    assert kept == keep_files(tmp_path, second) == keep_files(tmp_path, kept)
+    kept = finalize_files(tmp_path, second)
+    assert kept == finalize_files(tmp_path, second) == finalize_files(tmp_path, kept)
     assert [path.name for path in tmp_path.glob("*/*/*")] == ["part-0.parquet"]
     assert list(entries_of(tmp_path, kept, ALL)) == entries
     with pytest.raises(CorruptStateError, match="missing"):
-        keep_files(tmp_path / "elsewhere", first)
+        finalize_files(tmp_path / "elsewhere", first)
 
 
 def test_a_task_that_fails_leaves_no_files(tmp_path: Path) -> None:
     operator = SavedOperator("count", "LONG", MAX_PARALLELISM)
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), ((n, n) for n in range(10)))
     stray = state_entries(9, VALUE, Types.LONG(), Types.LONG(), [(1, 1)])
-    entries = [registered("n", TableInfo(1, VALUE, "LONG")), *entries, *stray]
+    entries = [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries, *stray]
     with pytest.raises(CorruptStateError, match="table 9"):
         write_subtask(iter(entries), operator, tmp_path, 0, "a1")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -342,7 +352,7 @@ def test_a_task_that_fails_leaves_no_files(tmp_path: Path) -> None:
 
 def test_uids_and_state_names_may_look_like_paths(tmp_path: Path) -> None:
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), [(1, 1)])
-    entries = [registered("../n", TableInfo(1, VALUE, "LONG")), *entries]
+    entries = [registered("../n", StateMetaInfo(1, VALUE, "LONG")), *entries]
     inside = tmp_path / "savepoint"
     files = save(inside, entries, Types.LONG(), uid="../../count")
     assert list(entries_of(inside, files, ALL)) == entries

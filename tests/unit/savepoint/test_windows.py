@@ -19,37 +19,37 @@ from penstock.datastream.window import (
 from penstock.savepoint.read import entries_of
 from penstock.state.key_groups import key_group, key_group_range, routed_key
 from penstock.state.keys import KeyCodec
-from penstock.state.serializers import serializer_for
-from penstock.state.table import MAP_STATE, TableInfo, table_prefix
-from penstock.state.window_bytes import encoding_for
+from penstock.state.registry.meta_info import MAP_STATE, StateMetaInfo, table_prefix
+from penstock.state.window_encoding import encoding_for
+from penstock.types.serializers import serializer_for
 from tests.unit.savepoint.saved_states import MAX_PARALLELISM, Entry, registered, save, within
-from tests.unit.state.test_window_states import GOLDEN, TextWindowSerializer
+from tests.unit.state.keyed.test_window_states import GOLDEN, TextWindowSerializer
 
 VALUE = "value state"
 LONG_KEY = "k" * 300
 
 
-def entries(windows: list[bytes], behind: bytes = b"") -> list[Entry]:
+def entries(windows: list[bytes], suffix: bytes = b"") -> list[Entry]:
     codec, value = KeyCodec(Types.STRING()), serializer_for(Types.LONG()).encode(5)
     found = []
     for key in ("a", "b", LONG_KEY):
         encoded = codec.encode(key)
         at = table_prefix(1) + routed_key(encoded, key_group(encoded, MAX_PARALLELISM))
-        found += [(at + window + behind, value) for window in windows]
+        found += [(at + window + suffix, value) for window in windows]
     return sorted(found)
 
 
 @pytest.mark.parametrize("serializer", [golden[0] for golden in GOLDEN[1:]], ids=repr)
 @pytest.mark.parametrize("kind", [VALUE, MAP_STATE])
-def test_states_per_window_come_back_at_another_parallelism(
+def test_states_per_window_are_restored_at_another_parallelism(
     tmp_path: Path, serializer: object, kind: str
 ) -> None:
     encoding = encoding_for(serializer)  # type: ignore[arg-type]
     windows = [encoding.encode(w) for s, w, _, _ in GOLDEN if type(s) is type(serializer)]
     type_text = "MAP(STRING, LONG)" if kind == MAP_STATE else "LONG"
-    behind = KeyCodec(Types.STRING()).encode("m") if kind == MAP_STATE else b""
-    info = TableInfo(1, kind, type_text, 0, encoding.name)
-    written = [registered("n", info), *entries(windows, behind)]
+    suffix = KeyCodec(Types.STRING()).encode("m") if kind == MAP_STATE else b""
+    info = StateMetaInfo(1, kind, type_text, 0, encoding.name)
+    written = [registered("n", info), *entries(windows, suffix)]
     files = save(tmp_path, written, Types.STRING(), 2)
     for subtask in range(3):
         mine = key_group_range(MAX_PARALLELISM, 3, subtask)
@@ -57,7 +57,7 @@ def test_states_per_window_come_back_at_another_parallelism(
 
 
 def shown(directory: Path, windows: list[bytes], encoding: str) -> list[dict[str, object]]:
-    info = TableInfo(1, VALUE, "LONG", 0, encoding)
+    info = StateMetaInfo(1, VALUE, "LONG", 0, encoding)
     save(directory, [registered("n", info), *entries(windows)], Types.STRING())
     table = pq.read_table(directory / "count" / "n")
     rows = [row for row in table.to_pylist() if row["key"] == "a"]

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a streaming query's files, and the rows it has logged."""
+"""Snapshots of a streaming query's files, and the rows it has logged."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.connectors.kept_files import prove_files
-from penstock.connectors.source import SplitRange
-from penstock.spark.query_files import NONE_COMMITTED, QueryFiles, last_committed, seed
-from penstock.spark.stream_log import LoggedFile, ranges_of, read_range
+from penstock.connectors.contracts.snapshot_files import verify_snapshot_files
+from penstock.connectors.contracts.source import SplitRange
+from penstock.spark.sources.query_files import NONE_COMMITTED, QueryFiles, last_committed, seed
+from penstock.spark.sources.stream_log import LoggedFile, ranges_of, read_range
 
 
 def query_behind(directory: Path, batch: int) -> Path:
@@ -30,14 +30,14 @@ def names_in(directory: Path) -> set[str]:
     return {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
 
 
-def test_the_last_counted_batch_is_read_off_the_commits(tmp_path: Path) -> None:
+def test_the_last_committed_batch_is_found(tmp_path: Path) -> None:
     assert last_committed(tmp_path / "nothing") == NONE_COMMITTED
     assert last_committed(query_behind(tmp_path / "query", 11)) == 11
 
 
-def test_what_is_kept_does_not_know_of_later_batches(tmp_path: Path) -> None:
+def test_a_snapshot_has_no_later_batches(tmp_path: Path) -> None:
     query = query_behind(tmp_path / "query", 1)
-    files = QueryFiles(query).keep(tmp_path / "kept", 1)
+    files = QueryFiles(query).snapshot(tmp_path / "kept", 1)
     kept = names_in(tmp_path / "kept")
     assert kept == names_in(query) - {
         "offsets/2",
@@ -46,15 +46,15 @@ def test_what_is_kept_does_not_know_of_later_batches(tmp_path: Path) -> None:
         "commits/..2.uuid.tmp.crc",
     }
     assert {file.name for file in files} == kept
-    prove_files(tmp_path / "kept", files)
+    verify_snapshot_files(tmp_path / "kept", files)
     # One batch back: a batch that was counted in the meantime is left out too.
-    QueryFiles(query).keep(tmp_path / "older", 0)
+    QueryFiles(query).snapshot(tmp_path / "older", 0)
     assert names_in(tmp_path / "older") == kept - {"offsets/1", "commits/1"}
 
 
-def test_what_is_kept_stays_though_the_query_replaces_its_files(tmp_path: Path) -> None:
+def test_a_snapshot_stays_when_the_query_replaces_its_files(tmp_path: Path) -> None:
     query = query_behind(tmp_path / "query", 0)
-    QueryFiles(query).keep(tmp_path / "kept", 0)
+    QueryFiles(query).snapshot(tmp_path / "kept", 0)
     new = query / "offsets" / "new.tmp"
     new.write_text("now")
     new.rename(query / "offsets" / "0")
@@ -65,32 +65,32 @@ def test_what_is_kept_stays_though_the_query_replaces_its_files(tmp_path: Path) 
     assert last_committed(tmp_path / "seeded") == 0
 
 
-def test_a_name_that_comes_back_with_another_file_is_described_anew(tmp_path: Path) -> None:
+def test_another_file_under_the_same_name_is_described_again(tmp_path: Path) -> None:
     query = query_behind(tmp_path / "query", 0)
     files = QueryFiles(query)
-    files.keep(tmp_path / "first", 0)
+    files.snapshot(tmp_path / "first", 0)
     (query / "new.tmp").write_text("now")
     (query / "new.tmp").rename(query / "offsets" / "0")
-    prove_files(tmp_path / "second", files.keep(tmp_path / "second", 0))
+    verify_snapshot_files(tmp_path / "second", files.snapshot(tmp_path / "second", 0))
 
 
-def test_a_file_that_grows_where_it_lies_is_kept_as_it_was(tmp_path: Path) -> None:
+def test_a_file_that_grows_in_place_does_not_change_in_the_snapshot(tmp_path: Path) -> None:
     query = query_behind(tmp_path / "query", 0)
     table = query / "state" / "0" / "0" / "SSTs" / "1.sst"
     table.parent.mkdir()
     table.write_text("half")
     files = QueryFiles(query)
-    first = files.keep(tmp_path / "first", 0)
+    first = files.snapshot(tmp_path / "first", 0)
     with table.open("a") as more:
         more.write(" and half")
-    second = files.keep(tmp_path / "second", 0)
-    third = files.keep(tmp_path / "third", 0)
+    second = files.snapshot(tmp_path / "second", 0)
+    third = files.snapshot(tmp_path / "third", 0)
     for directory, kept in (("first", first), ("second", second), ("third", third)):
-        prove_files(tmp_path / directory, kept)
+        verify_snapshot_files(tmp_path / directory, kept)
     assert (tmp_path / "third" / "state" / "0" / "0" / "SSTs" / "1.sst").samefile(table)
 
 
-def test_files_that_vanish_while_they_are_kept_are_looked_for_again(
+def test_files_that_disappear_during_a_snapshot_are_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = query_behind(tmp_path / "query", 0)
@@ -106,12 +106,12 @@ def test_files_that_vanish_while_they_are_kept_are_looked_for_again(
         link(name, path)
 
     monkeypatch.setattr(files, "_link", compact_at_first)
-    files.keep(tmp_path / "kept", 0)
+    files.snapshot(tmp_path / "kept", 0)
     assert "sources/0/0.compact" in names_in(tmp_path / "kept")
     assert "sources/0/0" not in names_in(tmp_path / "kept")
 
 
-def test_rows_are_cut_into_contiguous_shares_over_files(tmp_path: Path) -> None:
+def test_rows_are_split_into_contiguous_shares_over_files(tmp_path: Path) -> None:
     named = [("a", 10, 4), ("b", 14, 1), ("c", 15, 7)]
     files = [LoggedFile(name, first, rows, 0, 0) for name, first, rows in named]
     plan = ranges_of(files, tmp_path, 12, 20, 3)

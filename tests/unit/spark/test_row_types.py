@@ -11,7 +11,7 @@ from pyspark.sql import types as spark_types
 from penstock.common import Row, Types
 from penstock.common.time import Instant
 from penstock.errors import InvalidJobError
-from penstock.spark.native_step import quoted_view
+from penstock.spark.native.native_step import quoted_view
 from penstock.spark.row_types import ArrowRows, RowsOfBatches, row_type_of, spark_schema
 
 INNER = Types.ROW_NAMED(["x", "at"], [Types.INT(), Types.INSTANT()])
@@ -48,11 +48,11 @@ FULL = Row(
 )
 
 
-def test_every_type_comes_back_from_spark_as_it_was() -> None:
+def test_every_type_survives_the_round_trip_through_spark() -> None:
     assert row_type_of(spark_schema(EVERY)) == EVERY
 
 
-def test_every_value_comes_back_from_arrow_as_it_was() -> None:
+def test_every_value_survives_the_round_trip_through_arrow() -> None:
     empty = Row(*[None] * len(FULL))
     batch = ArrowRows(EVERY).of_rows([FULL, empty])
     full, nothing = RowsOfBatches(EVERY)(batch)
@@ -62,13 +62,13 @@ def test_every_value_comes_back_from_arrow_as_it_was() -> None:
 
 
 def test_a_type_without_a_column_is_refused_with_its_field() -> None:
-    with pytest.raises(InvalidJobError, match="field 'any': a DataFrame has no column for Pickled"):
+    with pytest.raises(InvalidJobError, match="field 'any': a DataFrame has no column type"):
         spark_schema(Types.ROW_NAMED(["any"], [Types.PICKLED_BYTE_ARRAY()]))
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_two_columns_with_the_same_name_are_refused() -> None:
     column = spark_types.StructField("n", spark_types.LongType())
-    with pytest.raises(InvalidJobError, match="two columns 'n'"):
+    with pytest.raises(InvalidJobError, match="two columns named 'n'"):
         row_type_of(spark_types.StructType([column, column]))
 
 
@@ -84,5 +84,5 @@ def test_two_columns_of_one_name_are_refused() -> None:
     ],
     ids=["alias", "new line", "join", "literal", "comment", "other table"],
 )
-def test_the_view_is_found_under_its_plain_name(query: str, quoted: str) -> None:
+def test_the_name_of_the_view_is_quoted(query: str, quoted: str) -> None:
     assert quoted_view(query) == quoted

@@ -1,4 +1,4 @@
-"""What a session is made with."""
+"""The settings of a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.spark import session
 
 
 @pytest.mark.parametrize("who", ["the program", "spark-submit"])
-def test_what_would_break_a_micro_batch_is_refused_whoever_says_it(
+def test_settings_that_break_exactly_once_are_refused_from_any_origin(
     monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     broken = {"spark.speculation": "true"}

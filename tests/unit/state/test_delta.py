@@ -20,7 +20,7 @@ from penstock.state.delta import (
 DELTA = Delta([b"a", b"b"], [b"1", b""], [b"c"])
 
 
-def test_a_delta_comes_back_as_it_was() -> None:
+def test_a_delta_round_trips() -> None:
     assert decode_delta(encode_delta(DELTA, 5), version=5) == DELTA
     assert decode_delta(encode_delta(Delta())) == Delta()
 
@@ -38,7 +38,7 @@ def test_the_format_never_changes() -> None:
     )
 
 
-def test_a_large_state_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_state_is_split_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_module, "ENTRIES_PER_BLOCK", 10)
     monkeypatch.setattr(delta_module, "BYTES_PER_BLOCK", 100)
     entries = [(b"%04d" % number, b"x" * 30) for number in range(25)]
@@ -52,25 +52,25 @@ def test_a_large_state_is_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("length", range(len(encode_delta(DELTA, 5))))
-def test_a_file_cut_anywhere_is_refused(length: int) -> None:
-    with pytest.raises(CorruptStateError, match="cut short"):
+def test_a_file_truncated_anywhere_is_rejected(length: int) -> None:
+    with pytest.raises(CorruptStateError, match="truncated"):
         decode_delta(encode_delta(DELTA, 5)[:length], "some.delta")
 
 
 @pytest.mark.parametrize("position", range(len(encode_delta(DELTA, 5))))
-def test_a_flipped_bit_anywhere_is_refused(position: int) -> None:
+def test_a_flipped_bit_anywhere_is_rejected(position: int) -> None:
     data = bytearray(encode_delta(DELTA, 5))
     data[position] ^= 0x10
     with pytest.raises(CorruptStateError, match=r"some\.delta"):
         decode_delta(bytes(data), "some.delta")
 
 
-def test_bytes_behind_the_end_are_refused() -> None:
-    with pytest.raises(CorruptStateError, match="behind its end"):
+def test_bytes_after_the_end_are_rejected() -> None:
+    with pytest.raises(CorruptStateError, match="after its end"):
         decode_delta(encode_delta(DELTA) + b"\0")
 
 
-def test_a_whole_file_that_is_another_one_is_refused() -> None:
+def test_a_whole_file_that_is_another_one_is_rejected() -> None:
     data = encode_delta(DELTA, 5)
     with pytest.raises(CorruptStateError, match="version 5, not 6"):
         decode_delta(data, version=6)
@@ -78,7 +78,7 @@ def test_a_whole_file_that_is_another_one_is_refused() -> None:
         list(read_blocks(io.BytesIO(data), Path("x"), 5, Sums(len(data), 1)))
 
 
-def test_something_that_is_no_state_file_is_refused() -> None:
+def test_something_that_is_not_a_state_file_is_rejected() -> None:
     with pytest.raises(CorruptStateError, match="not a state file"):
         decode_delta(b"PAR1" + bytes(60))
     with pytest.raises(CorruptStateError, match="format 9"):

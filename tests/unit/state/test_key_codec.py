@@ -108,7 +108,7 @@ KEYS = st.recursive(
 
 
 @given(KEYS)
-def test_keys_come_back_as_they_were(key: Any) -> None:
+def test_keys_round_trip(key: Any) -> None:
     codec = KeyCodec()
     back = codec.decode(codec.encode(key))
     assert repr(back) == repr(key) or back == key
@@ -141,7 +141,7 @@ def test_bytes_of_one_class_sort_like_its_keys(values: st.SearchStrategy[list[An
     check()
 
 
-def test_a_fixed_offset_is_part_of_the_key_and_comes_back() -> None:
+def test_a_fixed_offset_is_part_of_the_key_and_round_trips() -> None:
     codec = KeyCodec()
     back = codec.decode(codec.encode(OFFSET))
     assert (back, back.utcoffset()) == (OFFSET, OFFSET.utcoffset())
@@ -174,7 +174,7 @@ class Unstable:
     ],
     ids=lambda key: type(key).__name__,
 )
-def test_a_key_of_any_other_class_is_refused(key: Any) -> None:
+def test_a_key_of_any_other_class_is_rejected(key: Any) -> None:
     with pytest.raises(UnstableKeyError, match="step 'count': a key must be"):
         KeyCodec(step="count").encode(key)
 
@@ -234,6 +234,6 @@ def test_key_bytes_do_not_depend_on_the_hash_seed(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("data", [b"\xfe", b"\x0e\x00", b"\x30a"])
-def test_bytes_that_are_no_key_are_refused(data: bytes) -> None:
+def test_bytes_that_are_no_key_are_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"byte|subsection not found"):
         KeyCodec().decode(data)

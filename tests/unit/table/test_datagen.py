@@ -12,7 +12,7 @@ import pytest
 
 from penstock.common import Configuration, Encoder, Instant, Row, Types
 from penstock.common.typeinfo import TypeInformation
-from penstock.connectors.source import Boundedness, EnumeratorContext, SplitRange
+from penstock.connectors.contracts.source import Boundedness, EnumeratorContext, SplitRange
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.errors import InvalidJobError
@@ -107,7 +107,7 @@ def test_times_are_those_in_which_rows_are_due() -> None:
     )
 
 
-def test_timestamps_lie_in_the_past_as_far_as_they_may() -> None:
+def test_timestamps_are_at_most_max_past_in_the_past() -> None:
     source = datagen_source(
         "t",
         Types.ROW_NAMED(["x"], [DataTypes.TIMESTAMP()]),
@@ -188,7 +188,7 @@ def test_random_values_are_functions_of_names_and_row() -> None:
     assert len({tuple(first(t, x)) for t in ("t", "u") for x in ("x", "y")}) == 4
 
 
-def test_rows_are_the_same_however_they_are_cut() -> None:
+def test_rows_are_the_same_for_any_ranges() -> None:
     source = source_of(DataTypes.STRING(), length="5", var_len="true", null_rate="0.1")
     whole = read(source, 100)
     pieces = [read(source, size, start) for start, size in ((0, 1), (1, 60), (61, 39))]
@@ -210,7 +210,7 @@ def test_a_restored_source_counts_its_time_from_where_it_first_began() -> None:
     assert second.plan(100) == [[SplitRange("1000000", 100, 200)]]
 
 
-def test_a_job_that_fails_and_goes_on_sees_each_row_once(tmp_path: Path) -> None:
+def test_a_job_that_fails_and_restarts_processes_each_row_once(tmp_path: Path) -> None:
     settings = {
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
         "penstock.checkpoint.records": "40",
@@ -247,9 +247,9 @@ def test_a_job_that_fails_and_goes_on_sees_each_row_once(tmp_path: Path) -> None
         (
             DataTypes.INT(),
             {"fields.x.length": "3"},
-            r"^table 't' has no option 'fields.x.length': leave it out; it has [\w., -]+null-rate$",
+            r"^table 't' has no option 'fields.x.length': remove it; it has [\w., -]+null-rate$",
         ),
-        (DataTypes.INT(), {"fields.y.min": "3"}, "has no option 'fields.y.min': leave it out"),
+        (DataTypes.INT(), {"fields.y.min": "3"}, "has no option 'fields.y.min': remove it"),
         (DataTypes.INT(), {"scan.parallelism": "3"}, "has no option 'scan.parallelism'"),
         (DataTypes.DATE(), {"fields.x.max-past": "1 h"}, "has no option 'fields.x.max-past'"),
         (
@@ -292,13 +292,13 @@ def test_a_job_that_fails_and_goes_on_sees_each_row_once(tmp_path: Path) -> None
         (
             DataTypes.BOOLEAN(),
             {"fields.x.kind": "sequence"},
-            "datagen has no sequence values of type Boolean for column 'x': take numbers or text,",
+            "datagen has no sequence values of type Boolean for column 'x': use numbers or text,",
         ),
         (DataTypes.DECIMAL(5, 2), {}, "datagen has no random values of type BigDecimal"),
         (DataTypes.ARRAY(DataTypes.INT()), {}, "datagen has no random values of type Object"),
     ],
 )
-def test_what_datagen_does_not_have_is_refused_by_name(
+def test_what_datagen_does_not_have_is_rejected_by_name(
     type_info: TypeInformation, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(InvalidJobError, match=said):

@@ -48,14 +48,14 @@ def test_rows_cross_an_exchange() -> None:
     assert sorted(collected(keyed)) == [1, 2, 3]
 
 
-def test_a_bounded_table_runs_in_batch_mode_and_an_endless_one_is_refused() -> None:
+def test_a_bounded_table_runs_in_batch_mode_and_an_endless_one_is_rejected() -> None:
     env = environment().set_runtime_mode(RuntimeExecutionMode.BATCH)
     tables = StreamTableEnvironment.create(env)
     tables.create_temporary_table("numbers", numbers())
     assert len(collected(tables.to_data_stream(tables.from_path("numbers")))) == 3
     endless = TableDescriptor.for_connector("datagen").schema(COLUMNS).build()
     tables.create_temporary_table("endless", endless)
-    with pytest.raises(InvalidJobError, match="'Source: endless' never ends"):
+    with pytest.raises(InvalidJobError, match="'Source: endless' is unbounded"):
         collected(tables.to_data_stream(tables.from_path("endless")))
 
 
@@ -71,7 +71,7 @@ def test_a_table_may_be_there_already_if_that_is_said() -> None:
     table = tables.from_path("numbers")
     tables.create_temporary_table("numbers", numbers(), ignoreIfExists=True)
     assert tables.from_path("numbers") is table
-    with pytest.raises(InvalidJobError, match="table 'numbers' is there already"):
+    with pytest.raises(InvalidJobError, match="table 'numbers' exists already"):
         tables.create_temporary_table("numbers", numbers())
 
 
@@ -92,7 +92,7 @@ def with_numbers(ask: Callable[[Any, Any], Any]) -> Any:
         (lambda *_: ANY_DESCRIPTOR.for_connector("datagen").format("json"), "Builder.format"),
     ],
 )
-def test_other_calls_of_the_table_api_are_refused_by_name(
+def test_other_calls_of_the_table_api_are_rejected_by_name(
     ask: Callable[[Any, Any], Any], name: str
 ) -> None:
     with pytest.raises(AttributeError, match=name):
@@ -104,7 +104,7 @@ def test_a_refusal_says_what_to_do_instead() -> None:
         with_numbers(lambda _, table: table.group_by("n"))
     assert str(refused.value) == (
         "Table.group_by is not in penstock: of PyFlink's Table API it has only datagen tables, as "
-        "sources of streams; say it with streams, or give a Spark DataFrame to "
+        "sources of streams; use the DataStream API, or pass a Spark DataFrame to "
         "env.from_dataframe()"
     )
     assert not with_numbers(lambda _, table: hasattr(table, "group_by"))
@@ -117,22 +117,25 @@ def test_a_refusal_says_what_to_do_instead() -> None:
     [
         (
             lambda *_: TableDescriptor.for_connector("kafka"),
-            "tables of connector 'kafka' are not in penstock, only of 'datagen': give a source",
+            "table connector 'kafka' is not supported, only 'datagen': pass a source",
         ),
         (
             lambda tables, _: tables.create(environment(), environment_settings=1),
-            r"create\(\) takes no environment_settings",
+            r"create\(\) does not support environment_settings",
         ),
-        (lambda tables, _: tables.from_path("n"), "there is no table 'n', but 'numbers': create_"),
+        (
+            lambda tables, _: tables.from_path("n"),
+            "there is no table 'n', only 'numbers'; use create_",
+        ),
         (
             lambda tables, _: tables.to_data_stream("numbers"),
-            r"to_data_stream\(\) needs a table, as from_path\(\) gives one; got 'numbers'",
+            r"to_data_stream\(\) needs a table, such as from_path\(\); got 'numbers'",
         ),
         (
             lambda tables, _: tables.create_temporary_table(
                 "x", TableDescriptor.for_connector("datagen").build()
             ),
-            r"table 'x' has no columns: give its descriptor a schema\(\)",
+            r"table 'x' has no columns: add a schema\(\) to its descriptor",
         ),
         (
             lambda *_: ANY_SCHEMA.new_builder().column("n", "INT"),
@@ -140,11 +143,11 @@ def test_a_refusal_says_what_to_do_instead() -> None:
         ),
         (
             lambda *_: Schema.new_builder().column("n", Types.INT()).column("n", Types.INT()),
-            "column 'n' is there already: give it another name",
+            "column 'n' exists already: use another name",
         ),
         (lambda *_: Schema.new_builder().build(), "a schema needs columns: add each with column"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(ask: Callable[[Any, Any], Any], said: str) -> None:
+def test_a_table_that_cannot_be_is_rejected(ask: Callable[[Any, Any], Any], said: str) -> None:
     with pytest.raises(InvalidJobError, match=said):
         with_numbers(ask)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.connectors.discard import DiscardingSink
-from penstock.connectors.sequence import NumberSequenceSource
-from penstock.connectors.source import SplitRange
+from penstock.connectors.contracts.source import SplitRange
+from penstock.connectors.discarding_sink import DiscardingSink
+from penstock.connectors.indexed_sources import NumberSequenceSource
 from penstock.graph.job_graph import GraphSettings, build_job_graph
 from penstock.graph.plan import Stage, plan_job
 from penstock.graph.transformation import (
@@ -20,32 +20,32 @@ from penstock.graph.transformation import (
     Upstream,
 )
 from penstock.ids import AttemptId, JobKey
-from penstock.state.backends.base import StateRef
-from penstock.state.backends.registry import backend_named
+from penstock.state.backends.refs import StateRef
+from penstock.state.backends.registry import create_state_backend
 from penstock.state.local_dir import HostDir
 from penstock.task import subtask as subtask_module
 from penstock.task.failure import unpack
-from penstock.task.layout import Layout
+from penstock.task.layout import AttemptLayout
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
     SegmentRead,
     SubtaskWork,
     decode_acknowledgement,
-    decode_instruction,
+    decode_instructions,
     encode,
 )
-from penstock.task.ship import ship
-from penstock.task.subtask import StageTask, TaskAttempt, run_subtask
+from penstock.task.stage_task import StageTask, dump_task
+from penstock.task.subtask import TaskAttempt, run_subtask
 
 Step = tuple[OperatorKind, str, Any]
 """Kind, uid, function; the name is the uid."""
 
 CALLS: list[str] = []
-"""What functions say of themselves; they run in this process."""
+"""What functions record of themselves; they run in this process."""
 
 EMITTED: list[Any] = []
-"""What came to the end of the chain in the last task."""
+"""The records at the end of the chain in the last task."""
 
 
 def emit(record: Any) -> Any:
@@ -64,7 +64,7 @@ class Versions:
 
 
 class ByHand:
-    """Numbers from a source, through some steps, with or without a key in front of them."""
+    """Numbers from a source through some steps, with or without a key before them."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ByHand:
             last = Transformation(kind, uid, function, (upstream,), uid=uid)
         sink = Transformation(OperatorKind.SINK, "end", DiscardingSink(), (Upstream(last),))
         plan = plan_job(build_job_graph("job", [sink], GraphSettings(parallelism)))
-        self._layout = Layout(
+        self._layout = AttemptLayout(
             shared=directory / "shared",
             local=HostDir(directory, "local"),
             attempt=AttemptId("a1"),
@@ -90,10 +90,10 @@ class ByHand:
             job=JobKey("job"),
         )
         self._tasks = [
-            ship(StageTask(s, self._layout, backend, batch_mode, {})) for s in plan.stages
+            dump_task(StageTask(s, self._layout, backend, batch_mode, {})) for s in plan.stages
         ]
         self._stages = plan.stages
-        self._backend = backend_named(backend)
+        self._backend = create_state_backend(backend)
         self._parallelism = parallelism
         self._task_attempts = 0
         self.published = Versions(
@@ -101,7 +101,7 @@ class ByHand:
         )
         self.restored = False
 
-    def run(self, *numbers: range, publish: bool = True, **told: Any) -> list[Acknowledgement]:
+    def run(self, *numbers: range, publish: bool = True, **options: Any) -> list[Acknowledgement]:
         """Run a micro-batch of the last stage: a range of numbers for each subtask."""
         CALLS.clear()
         EMITTED.clear()
@@ -121,14 +121,14 @@ class ByHand:
             )
             for i, w in enumerate(work)
         ]
-        acks = self._acks(len(self._stages) - 1, before.batch + 1, work, told)
+        acks = self._acks(len(self._stages) - 1, before.batch + 1, work, options)
         if publish:
             self._publish(acks)
         return acks
 
     def lose_workers(self) -> None:
         """Let the next tasks run where no functions are left open."""
-        subtask_module._live.clear()
+        subtask_module._open_functions.clear()
 
     def _publish(self, acks: list[Acknowledgement]) -> None:
         before = self.published
@@ -154,7 +154,7 @@ class ByHand:
         ]
 
     def _acks(
-        self, stage: int, batch: int, work: list[SubtaskWork], told: dict[str, Any]
+        self, stage: int, batch: int, work: list[SubtaskWork], options: dict[str, Any]
     ) -> list[Acknowledgement]:
         instruction = Instruction(
             job=str(self._layout.shared),
@@ -163,14 +163,14 @@ class ByHand:
             batch=batch,
             try_number=0,
             work=work,
-            **told,
+            **options,
         )
-        read = decode_instruction(encode(instruction))
+        (read,) = decode_instructions(encode([instruction]))
         acks = []
         for index in range(self._parallelism):
             self._task_attempts += 1
-            who = TaskAttempt(index, self._task_attempts, 0)
-            ack = run_subtask(self._tasks[stage], read, who)
+            attempt = TaskAttempt(index, self._task_attempts, 0)
+            ack = run_subtask(self._tasks[stage], read, attempt)
             acks.append(decode_acknowledgement(encode(ack)))
         for ack in acks:
             if ack.failure is not None:

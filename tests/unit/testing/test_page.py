@@ -1,4 +1,4 @@
-"""docs/testing.md runs."""
+"""The code in docs/testing.md runs."""
 
 from __future__ import annotations
 

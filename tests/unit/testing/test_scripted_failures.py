@@ -8,7 +8,7 @@ import pytest
 from penstock.testing import ManualClock, ScriptedError, ScriptedFailures
 
 
-def test_it_fails_at_its_numbers_and_passes_all_else(tmp_path: Path) -> None:
+def test_it_fails_at_chosen_records_and_passes_all_others(tmp_path: Path) -> None:
     function = ScriptedFailures(tmp_path, on=[2, 4])
     seen = []
     for value in "abcde":
@@ -19,7 +19,7 @@ def test_it_fails_at_its_numbers_and_passes_all_else(tmp_path: Path) -> None:
     assert seen == ["a", 2, "c", 4, "e"]
 
 
-def test_a_new_instance_goes_on_counting(tmp_path: Path) -> None:
+def test_a_new_instance_continues_the_count(tmp_path: Path) -> None:
     ScriptedFailures(tmp_path, on=[2]).map(1)
     with pytest.raises(ScriptedError):
         ScriptedFailures(tmp_path, on=[2]).map(1)
@@ -42,12 +42,12 @@ def test_processes_count_together(tmp_path: Path) -> None:
     assert sum(failures) == len(range(1, 400, 7))
 
 
-def test_a_manual_clock_moves_only_by_hand() -> None:
-    clock, told = ManualClock(100.0), []
-    clock.when_moved(lambda: told.append(clock()))
+def test_a_manual_clock_moves_only_when_advanced() -> None:
+    clock, times = ManualClock(100.0), []
+    clock.when_moved(lambda: times.append(clock()))
     assert clock() == 100.0
     clock.advance(2.5)
     clock.set_back(1.0)
-    assert (clock(), told) == (101.5, [102.5])
-    with pytest.raises(ValueError, match="goes forward"):
+    assert (clock(), times) == (101.5, [102.5])
+    with pytest.raises(ValueError, match="moves the clock forward"):
         clock.advance(-1)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common import Types, WatermarkStrategy
-from penstock.connectors.source import Boundedness, EnumeratorContext, SourceEnumerator
+from penstock.connectors.contracts.source import Boundedness, EnumeratorContext, SourceEnumerator
 from penstock.testing import Burst, Idle, ManualClock, Pause, ScriptedSource
 from tests.unit.support import collected, environment
 
@@ -29,7 +29,7 @@ def read_all(source: ScriptedSource, enumerator: SourceEnumerator, most: int) ->
     return records
 
 
-def test_a_burst_is_there_at_once_and_a_pause_is_kept() -> None:
+def test_a_burst_is_available_at_once_and_a_pause_is_kept() -> None:
     clock = ManualClock()
     source = ScriptedSource([Burst([1, 2]), Pause(3.0), Burst([3])], clock=clock)
     enumerator = enumerator_of(source)
@@ -53,18 +53,18 @@ def test_an_idle_split_stays_open_and_makes_the_source_unbounded() -> None:
     assert source.boundedness() is Boundedness.CONTINUOUS_UNBOUNDED
 
 
-def test_steps_behind_silence_are_refused() -> None:
-    with pytest.raises(ValueError, match="split '0' has steps behind Idle"):
+def test_steps_after_idle_are_refused() -> None:
+    with pytest.raises(ValueError, match="split '0' has steps after Idle"):
         ScriptedSource([Idle(), Burst([1])])
 
 
-def test_a_position_behind_the_script_is_refused() -> None:
+def test_a_position_after_the_script_is_refused() -> None:
     enumerator = enumerator_of(ScriptedSource([Burst([1, 2])]))
     with pytest.raises(ValueError, match="no record 3: it ends at 2"):
         enumerator.start({"0": 3})
 
 
-def test_a_clock_moved_by_hand_wakes_the_job_and_stays_at_home() -> None:
+def test_a_manual_clock_wakes_the_job_and_is_not_pickled() -> None:
     clock, woken = ManualClock(), threading.Event()
     source = ScriptedSource([Pause(1.0), Burst([1])], clock=clock)
     enumerator = source.enumerator(EnumeratorContext(1, Path("none"), time.time, woken.set))
@@ -83,7 +83,7 @@ def test_a_clock_moved_by_hand_wakes_the_job_and_stays_at_home() -> None:
     stop=st.integers(0, 25),
     parallelism=st.integers(1, 3),
 )
-def test_any_position_brings_the_rest_in_order(
+def test_the_rest_after_any_position_is_read_in_order(
     bursts: list[int], most: int, stop: int, parallelism: int
 ) -> None:
     numbers = iter(range(1000))
@@ -100,7 +100,7 @@ def test_any_position_brings_the_rest_in_order(
     assert enumerator.finished()
 
 
-def test_a_job_reads_it_to_its_end() -> None:
+def test_a_job_reads_all_records() -> None:
     scripts: dict[str, list[Burst | Pause]] = {
         "fast": [Burst(range(50)), Pause(0.02), Burst(range(50, 60))],
         "slow": [Pause(0.01), Burst([100])],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import MissingServerError
-from penstock.testing.servers import family
+from penstock.testing.servers import process_tree
 from penstock.testing.servers.free_port import free_port
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.kafka_files import connector_jars
@@ -41,17 +41,17 @@ def test_kafka_requests_are_counted_however_their_bytes_arrive(
 ) -> None:
     watch = kafka_request(26)()
     text = b"".join(request(key, n, body) for n, (key, body) in enumerate(bodies))
-    assert sum(map(watch.asked, pieces(text, cuts))) == sum(key == 26 for key, _ in bodies)
+    assert sum(map(watch.on_request, pieces(text, cuts))) == sum(key == 26 for key, _ in bodies)
 
 
 @given(CUTS)
-def test_the_answer_to_a_kafka_request_is_known_by_its_number(cuts: list[int]) -> None:
+def test_the_answer_to_a_kafka_request_is_found_by_its_correlation_id(cuts: list[int]) -> None:
     watch = kafka_request(26)()
-    assert watch.asked(request(0, 6, b"produce") + request(26, 7, b"commit")) == 1
-    assert not watch.answered(answer(6, b"yes"))
+    assert watch.on_request(request(0, 6, b"produce") + request(26, 7, b"commit")) == 1
+    assert not watch.on_answer(answer(6, b"yes"))
     *before, last = [piece for piece in pieces(answer(7, b"done"), cuts) if piece]
-    assert not any(map(watch.answered, before))
-    assert watch.answered(last)
+    assert not any(map(watch.on_answer, before))
+    assert watch.on_answer(last)
 
 
 @given(st.binary(max_size=20), st.binary(max_size=20), CUTS)
@@ -60,28 +60,28 @@ def test_bytes_are_found_once_however_they_arrive(
 ) -> None:
     watch = request_with(b"COMMIT PREPARED")()
     text = before + b"COMMIT PREPARED" + after
-    assert sum(map(watch.asked, pieces(text, cuts))) == 1
+    assert sum(map(watch.on_request, pieces(text, cuts))) == 1
 
 
 def test_a_single_byte_can_be_watched_for() -> None:
     watch = request_with(b"X")()
-    assert [watch.asked(b"aX"), watch.asked(b"b"), watch.asked(b"XX")] == [1, 0, 2]
+    assert [watch.on_request(b"aX"), watch.on_request(b"b"), watch.on_request(b"XX")] == [1, 0, 2]
 
 
-def test_a_process_is_known_by_its_pid_and_its_birth() -> None:
-    assert family.alive(os.getpid())
-    assert family.born(os.getpid()) == family.born(os.getpid())
-    assert os.getpid() in family.family(os.getppid())
-    assert family.born(2**22 + 1) is None
-    assert not family.alive(2**22 + 1)
+def test_a_process_is_identified_by_pid_and_start_time() -> None:
+    assert process_tree.is_alive(os.getpid())
+    assert process_tree.start_time(os.getpid()) == process_tree.start_time(os.getpid())
+    assert os.getpid() in process_tree.tree(os.getppid())
+    assert process_tree.start_time(2**22 + 1) is None
+    assert not process_tree.is_alive(2**22 + 1)
 
 
-def test_a_free_port_is_not_one_of_outgoing_connections() -> None:
+def test_a_free_port_is_not_an_ephemeral_port() -> None:
     first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     assert not int(first) <= free_port() <= int(last)
 
 
-def test_missing_jars_are_an_error_that_names_the_way_to_get_them(
+def test_missing_jars_are_an_error_that_says_how_to_get_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SERVERS_DIR", str(tmp_path))

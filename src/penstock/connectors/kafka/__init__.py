@@ -1,1 +1,1 @@
-"""Kafka: its topics as a source and as a sink."""
+"""Reads and writes Kafka topics exactly once."""

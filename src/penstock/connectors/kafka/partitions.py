@@ -1,96 +1,61 @@
-"""Partitions of topics: their names as splits, who reads them, and which a source wants."""
+"""Partitions of topics, and the subscription that selects those a source reads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import InvalidJobError
 
-__all__ = ["KafkaTopicPartition", "Subscription", "subtask_of"]
-
 _INTERNAL = "__"
 
 
+@dataclass(frozen=True, slots=True, order=True, repr=False)
 class KafkaTopicPartition:
     """One partition of a topic."""
 
-    __slots__ = ("_partition", "_topic")
+    topic: str
+    partition: int
 
-    def __init__(self, topic: str, partition: int) -> None:
-        if not isinstance(topic, str) or not topic:
-            message = f"a topic is a name that is not empty; got {topic!r}"
+    def __post_init__(self) -> None:
+        if not isinstance(self.topic, str) or not self.topic:
+            message = f"a topic must be a non-empty string; got {self.topic!r}"
             raise InvalidJobError(message)
-        if not isinstance(partition, int) or partition < 0:
-            message = f"a partition is a number from 0; got {partition!r}"
+        if not isinstance(self.partition, int) or self.partition < 0:
+            message = f"a partition must be a number, 0 or more; got {self.partition!r}"
             raise InvalidJobError(message)
-        self._topic = topic
-        self._partition = partition
 
     @staticmethod
     def of_split(split: str) -> KafkaTopicPartition:
-        """Read what :attr:`split` spelled."""
+        """Parse the name that :attr:`split` returns."""
         topic, _, partition = split.rpartition("-")
         return KafkaTopicPartition(topic, int(partition))
-
-    @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self._topic
-
-    @property
-    def partition(self) -> int:
-        """The partition's number."""
-        return self._partition
 
     @property
     def split(self) -> str:
         """The name of this partition in plans and checkpoints.
 
-        A topic may hold dashes and digits too; the partition is what follows the last dash.
+        A topic may contain dashes too; the partition follows the last one.
         """
-        return f"{self._topic}-{self._partition}"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, KafkaTopicPartition):
-            return False
-        return self._topic == other._topic and self._partition == other._partition
-
-    def __lt__(self, other: KafkaTopicPartition) -> bool:
-        return (self._topic, self._partition) < (other._topic, other._partition)
-
-    def __hash__(self) -> int:
-        return hash((self._topic, self._partition))
-
-    def __reduce__(self) -> tuple[type[KafkaTopicPartition], tuple[str, int]]:
-        return KafkaTopicPartition, (self._topic, self._partition)
+        return f"{self.topic}-{self.partition}"
 
     def __repr__(self) -> str:
         return self.split
 
 
-def subtask_of(partition: KafkaTopicPartition, parallelism: int) -> int:
-    """Tell which subtask reads a partition: always the same one, as in Flink.
-
-    The partitions of a topic go round; where they begin depends on the topic's name.
-    """
-    first = (_java_hash(partition.topic) * 31 & 0x7FFFFFFF) % parallelism
-    return (first + partition.partition) % parallelism
-
-
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a source wants to read: topics, topics by a pattern, or single partitions."""
+    """The topics, topic pattern or partitions that a source reads."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: frozenset[KafkaTopicPartition] = field(default_factory=frozenset)
 
     def wants(self, partition: KafkaTopicPartition) -> bool:
-        """Tell whether a partition belongs to it, there or not.
+        """Return whether a partition, existing or not, is subscribed.
 
-        Kafka's own topics, such as ``__consumer_offsets``, fit only a pattern that spells ``__``.
+        Internal topics, such as ``__consumer_offsets``, need a pattern that contains ``__``.
         """
         if self.pattern is not None:
             if partition.topic.startswith(_INTERNAL) and _INTERNAL not in self.pattern:
@@ -99,38 +64,28 @@ class Subscription:
         return partition.topic in self.topics or partition in self.partitions
 
     def found_in(self, topics: Mapping[str, int]) -> set[KafkaTopicPartition]:
-        """Choose among all topics there are, given with their numbers of partitions."""
-        there = (
+        """Return the subscribed partitions, from all topics with their partition counts."""
+        existing = (
             KafkaTopicPartition(topic, number)
             for topic, count in topics.items()
             for number in range(count)
         )
-        return {partition for partition in there if self.wants(partition)}
+        return {partition for partition in existing if self.wants(partition)}
 
     def missing_in(self, topics: Mapping[str, int]) -> list[str]:
-        """Name what must be there and is not; a pattern needs nothing."""
+        """Return the named topics and partitions that do not exist."""
         single = sorted(p for p in self.partitions if p.partition >= topics.get(p.topic, 0))
         return [f"topic {topic!r}" for topic in self.topics if not topics.get(topic)] + [
             f"partition {p.partition} of topic {p.topic!r}" for p in single
         ]
 
     def only_topic(self) -> str | None:
-        """Tell the topic all records come from; None if there may be several."""
+        """Return the topic of all records; None if there may be several."""
         names = {*self.topics, *(p.topic for p in self.partitions)}
         return names.pop() if self.pattern is None and len(names) == 1 else None
 
     def __str__(self) -> str:
+        # Hashed into the name of the file with the initial offsets: do not change the text.
         if self.pattern is not None:
             return f"topics like {self.pattern!r}"
-        return ", ".join([*self.topics, *_splits(self.partitions)])
-
-
-def _splits(partitions: Iterable[KafkaTopicPartition]) -> list[str]:
-    return [partition.split for partition in sorted(partitions)]
-
-
-def _java_hash(text: str) -> int:
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (value * 31 + unit) & 0xFFFFFFFF
-    return value
+        return ", ".join([*self.topics, *(p.split for p in sorted(self.partitions))])

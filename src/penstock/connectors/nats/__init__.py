@@ -1,1 +1,1 @@
-"""NATS JetStream: a broker that wants acknowledgements."""
+"""Reads NATS JetStream, a broker that needs acknowledgements."""

@@ -1,4 +1,4 @@
-"""A connection to NATS that lives in a thread with an event loop of its own."""
+"""A NATS connection in a thread with an event loop of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from penstock.errors import NatsConnectionError, RuntimeSetupError
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-__all__ = ["NatsConnection", "nats_client"]
-
 _log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
@@ -27,25 +25,26 @@ _R = TypeVar("_R")
 
 
 def nats_client() -> type[Client]:
-    """Import the client of the extra ``nats``."""
+    """Import nats-py, or raise an error that names the extra to install."""
     try:
         from nats.aio.client import Client
     except ImportError as error:
-        message = "NATS needs nats-py on the driver: pip install 'penstock[nats]'"
+        message = "NATS needs nats-py on the driver: pip install '/path/to/penstock[nats]'"
         raise RuntimeSetupError(message) from error
     return Client
 
 
 class NatsConnection:
-    """Connects once, or says why not; afterwards it waits for servers that are gone.
+    """Connects, or raises; once connected, it reconnects whenever the servers are unreachable.
 
-    `outages` counts how often it was connected again.
+    `reconnects` counts the reconnections.
     """
 
     def __init__(self, settings: NatsSettings, name: str) -> None:
         self.client = nats_client()()
-        self.outages = 0
+        self.reconnects = 0
         self._settings = settings
+        self._shown = settings.shown_servers
         self._name = name
         self._last_error = ""
         self._is_closing = False
@@ -59,11 +58,11 @@ class NatsConnection:
             raise
 
     def call(self, coroutine: Coroutine[Any, Any, _R]) -> _R:
-        """Run something in the connection's thread, and wait for it."""
+        """Run a coroutine in the connection's thread, and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection and end the thread."""
         self._is_closing = True
         with contextlib.suppress(Exception):
             self.call(asyncio.wait_for(self.client.close(), _CONNECT_SECONDS))
@@ -72,7 +71,6 @@ class NatsConnection:
         self._loop.close()
 
     async def _connect(self) -> None:
-        shown = self._settings.shown_servers
         connecting = self.client.connect(
             servers=list(self._settings.servers),
             **{
@@ -89,11 +87,11 @@ class NatsConnection:
         try:
             await asyncio.wait_for(connecting, _CONNECT_SECONDS)
         except TimeoutError:
-            reason = self._last_error or f"no answer within {_CONNECT_SECONDS:g} s"
-            raise NatsConnectionError(shown, reason) from None
+            reason = self._last_error or f"no response within {_CONNECT_SECONDS:g} s"
+            raise NatsConnectionError(self._shown, reason) from None
         except Exception as error:
             reason = str(error) or type(error).__name__
-            raise NatsConnectionError(shown, reason) from error
+            raise NatsConnectionError(self._shown, reason) from error
 
     async def _failed(self, error: Exception) -> None:
         self._last_error = str(error) or type(error).__name__
@@ -101,10 +99,8 @@ class NatsConnection:
 
     async def _disconnected(self) -> None:
         if not self._is_closing:
-            _log.warning(
-                "lost the connection to NATS at %s: waiting for it", self._settings.shown_servers
-            )
+            _log.warning("Lost the connection to NATS at %s: reconnecting", self._shown)
 
     async def _reconnected(self) -> None:
-        self.outages += 1
-        _log.warning("connected to NATS at %s again", self._settings.shown_servers)
+        self.reconnects += 1
+        _log.warning("Reconnected to NATS at %s", self._shown)

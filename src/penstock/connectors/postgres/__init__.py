@@ -1,1 +1,1 @@
-"""Rows into PostgreSQL: exactly once by two phases, or by key as often as it takes."""
+"""Writes rows to PostgreSQL: exactly once by two-phase commit, or as upserts by key."""

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server that may restart at any moment."""
+"""Connections to a PostgreSQL server, with timeouts, retries and error classification."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import importlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from penstock.connectors.postgres.identity import SinkIdentity
+from penstock.connectors.postgres.names import SinkIdentity
 from penstock.errors import ConnectorError, PostgresUnreachableError, RuntimeSetupError
 
 if TYPE_CHECKING:
     import psycopg
-
-__all__ = ["Connection", "Database", "Dsn", "driver", "passes", "told"]
 
 logger = logging.getLogger("penstock.connectors.postgres")
 
@@ -24,45 +22,47 @@ T = TypeVar("T")
 
 Connection: TypeAlias = "psycopg.Connection[Any]"
 
-_PASSING_CLASSES = ("08", "40", "53", "57", "58")
-"""SQLSTATE classes that a later try may not meet: connection, conflict, resources, restart."""
+_TRANSIENT_CLASSES = ("08", "40", "53", "57", "58")
+"""SQLSTATE classes of transient errors: connection, conflict, resources, restart."""
 
-_HOPELESS = re.compile(
+_PERMANENT = re.compile(
     "authentication failed|no password supplied|no pg_hba.conf entry|permission denied"
     "|(database|role) .* does not exist",
 )
 
-_PATIENCE = {
+_TIMEOUTS = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""A host that is gone without a word is given up after half a minute, not after two hours."""
+"""A host that vanishes is detected after half a minute, not after two hours."""
 
 _SETTINGS = (
     "SET lock_timeout = '30s'; SET statement_timeout = 0; "
     "SET client_encoding = 'UTF8'; SET TimeZone = 'UTC'; "
-    # A commit that a crash of the server takes back would lose rows whose files are gone.
+    # Staged files are deleted after a commit, so that it must survive a crash of the server.
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'"
 )
 
 
 def driver() -> Any:
-    """Import psycopg, or say how to get it."""
+    """Import psycopg, or raise an error that names the extra to install."""
     try:
         return importlib.import_module("psycopg")
     except ImportError as error:
-        message = "PostgresSink needs psycopg on the driver: pip install 'penstock[postgres]'"
+        message = (
+            "PostgresSink needs psycopg on the driver: pip install '/path/to/penstock[postgres]'"
+        )
         raise RuntimeSetupError(message) from error
 
 
 class Dsn:
-    """Where a database is and how to get in; shown without its password.
+    """The connection string of a database; its repr hides the password.
 
-    It stays in its process: a sink that is sent to tasks takes an empty one along.
+    A pickled copy is empty: tasks never connect.
     """
 
     __slots__ = ("_text",)
@@ -77,10 +77,10 @@ class Dsn:
         """Return libpq's parameters.
 
         Raises:
-            ValueError: if it is no dsn; without repeating it.
+            ValueError: if it is not a valid dsn; the message does not repeat it.
         """
         if self._text is None:
-            message = "the dsn stays where the sink was built, and is not in copies of it"
+            message = "the dsn is only in the sink that was built, not in its copies"
             raise ValueError(message)
         psycopg = driver()
         conninfo = importlib.import_module("psycopg.conninfo")
@@ -88,34 +88,35 @@ class Dsn:
             return dict(conninfo.conninfo_to_dict(self._text))
         except psycopg.ProgrammingError:
             message = (
-                "the dsn is neither like 'host=db dbname=shop user=me' nor like "
-                "'postgresql://me@db/shop' (it is not repeated here, it may hold a password)"
+                "the dsn must look like 'host=db dbname=shop user=me' or "
+                "'postgresql://me@db/shop' (it is not repeated here: it may contain a password)"
             )
             raise ValueError(message) from None
 
     def __repr__(self) -> str:
         try:
-            facts = self.parameters()
+            parameters = self.parameters()
         except (ValueError, RuntimeSetupError):
             return "<dsn>"
-        place = facts.get("host") or facts.get("hostaddr") or facts.get("service") or "local"
-        return f"{place}:{facts.get('port') or 5432}/{facts.get('dbname') or ''}"
+        hosts = (parameters.get(name) for name in ("host", "hostaddr", "service"))
+        host = next(filter(None, hosts), "local")
+        return f"{host}:{parameters.get('port') or 5432}/{parameters.get('dbname') or ''}"
 
 
-def passes(error: BaseException) -> bool:
-    """Tell whether what failed may well succeed if it is tried again on a new connection."""
+def is_transient(error: BaseException) -> bool:
+    """Return whether a failed operation may succeed on a new connection."""
     psycopg = driver()
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return False
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     if error.sqlstate is None:
-        return not _HOPELESS.search(str(error))
-    return str(error.sqlstate).startswith(_PASSING_CLASSES)
+        return not _PERMANENT.search(str(error))
+    return str(error.sqlstate).startswith(_TRANSIENT_CLASSES)
 
 
-def told(error: BaseException) -> str:
-    """Repeat what the server said of an error: its message, and the row it is about."""
+def server_message(error: BaseException) -> str:
+    """Return the server's message of an error, with detail and context."""
     diagnosis = getattr(error, "diag", None)
     if diagnosis is None or diagnosis.message_primary is None:
         return " ".join(str(error).split())
@@ -124,12 +125,14 @@ def told(error: BaseException) -> str:
 
 
 class Database:
-    """One database as one attempt's sink uses it."""
+    """A database as the sink of one attempt uses it: connections and retries."""
 
-    def __init__(self, dsn: Dsn, identity: SinkIdentity, max_retries: int, patience: float) -> None:
-        """``patience`` is how many seconds the server may be silent in the middle of something."""
+    def __init__(
+        self, dsn: Dsn, identity: SinkIdentity, max_retries: int, response_timeout: float
+    ) -> None:
+        """``response_timeout`` is how many seconds the server may be silent during a statement."""
         self._dsn = dsn
-        self._patience = patience
+        self._response_timeout = response_timeout
         self._max_retries = max_retries
         self._closing = threading.Event()
         self.identity = identity
@@ -138,15 +141,17 @@ class Database:
         return repr(self._dsn)
 
     def connect(self, purpose: str) -> Connection:
-        """Open a connection in autocommit mode, once; its name says whose it is."""
-        facts = {**_PATIENCE, **self._dsn.parameters()}
-        facts["application_name"] = self.identity.application_name(purpose)
+        """Open an autocommit connection without retries; its name identifies sink and attempt."""
+        parameters = {**_TIMEOUTS, **self._dsn.parameters()}
+        parameters["application_name"] = self.identity.application_name(purpose)
         driver()
-        # It is a class of the driver's, which only a process that connects needs to have.
-        from penstock.connectors.postgres.answering import AnsweringConnection
+        # Imported late: it subclasses psycopg's connection, and tasks may not have psycopg.
+        from penstock.connectors.postgres.timeouts import TimeoutConnection
 
-        connection = AnsweringConnection.connect(autocommit=True, prepare_threshold=None, **facts)
-        connection.server, connection.patience = repr(self), self._patience
+        connection = TimeoutConnection.connect(
+            autocommit=True, prepare_threshold=None, **parameters
+        )
+        connection.server, connection.timeout = repr(self), self._response_timeout
         try:
             connection.execute(_SETTINGS)
         except BaseException:
@@ -154,37 +159,76 @@ class Database:
             raise
         return connection
 
-    @contextmanager
-    def connected(self, purpose: str) -> Iterator[Connection]:
-        """Open a connection for a while, once."""
-        connection = self.connect(purpose)
-        try:
-            yield connection
-        finally:
-            connection.close()
+    def with_retries(self, what: str, action: Callable[[int], T]) -> T:
+        """Call ``action`` with the number of the try, from 0, until the server is reachable.
 
-    def patiently(self, what: str, act: Callable[[int], T]) -> T:
-        """Call with the number of the try, 0 first, until it is not the server's absence it meets.
-
-        An error that does not pass by itself is raised as it is. About half a minute of absence
-        is survived with the default number of retries, and more of a server that hangs.
+        Permanent errors are raised unchanged. The default number of retries outlasts about half a
+        minute without a server, and longer if the server hangs.
         """
         for number in range(self._max_retries + 1):
             try:
-                return act(number)
+                return action(number)
             except ConnectorError:
                 raise
             except Exception as error:
-                if not passes(error):
+                if not is_transient(error):
                     if getattr(error, "sqlstate", "") is None:
-                        raise PostgresUnreachableError(repr(self), told(error)) from error
+                        raise self._unreachable(error) from error
                     raise
                 if number == self._max_retries or self._closing.is_set():
-                    raise PostgresUnreachableError(repr(self), told(error)) from error
-                logger.warning("%s: %s is tried again: %s", self, what, told(error))
+                    raise self._unreachable(error) from error
+                logger.warning("%s: %s failed, retrying: %s", self, what, server_message(error))
                 self._closing.wait(min(0.25 * 2**number, 5.0))
         raise AssertionError
 
+    def run(self, what: str, purpose: str, action: Callable[[Connection], T]) -> T:
+        """Call ``action`` with a new connection, with retries."""
+
+        def try_once(_: int) -> T:
+            with closing(self.connect(purpose)) as connection:
+                return action(connection)
+
+        return self.with_retries(what, try_once)
+
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waits between retries."""
         self._closing.set()
+
+    def _unreachable(self, error: Exception) -> PostgresUnreachableError:
+        return PostgresUnreachableError(repr(self), server_message(error))
+
+
+class ReusableConnection:
+    """A connection that is opened on first use and kept until it is discarded.
+
+    ``on_connect`` sets up a new one; its flag says that another one was discarded before.
+    """
+
+    def __init__(
+        self, database: Database, purpose: str, on_connect: Callable[[Connection, bool], None]
+    ) -> None:
+        self._database = database
+        self._purpose = purpose
+        self._on_connect = on_connect
+        self._connection: Connection | None = None
+        self._is_replacement = False
+
+    def get(self) -> Connection:
+        """Return the connection; opens one if there is none or it is closed."""
+        if self._connection is None or self._connection.closed:
+            connection = self._database.connect(self._purpose)
+            try:
+                self._on_connect(connection, self._is_replacement)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection, self._is_replacement = connection, False
+        return self._connection
+
+    def discard(self) -> None:
+        """Close the connection, after an error or at the end."""
+        connection, self._connection = self._connection, None
+        self._is_replacement = True
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()

@@ -1,36 +1,35 @@
-"""Sink that writes rows into a table of PostgreSQL."""
+"""Sink that writes rows to a PostgreSQL table, and its builder."""
 # ruff: noqa: D102 - the contract documents the methods of a sink
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.common.time import Duration
-from penstock.connectors.committer import Committer, CommitterContext
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
-from penstock.connectors.postgres.books import Books
-from penstock.connectors.postgres.committing_rows import TransactionCommitter
-from penstock.connectors.postgres.database import Connection, Database, Dsn
-from penstock.connectors.postgres.direct import DirectPublisher
-from penstock.connectors.postgres.fence import take_over
-from penstock.connectors.postgres.given import given_count, given_names, given_one, given_text
-from penstock.connectors.postgres.identity import SinkIdentity
-from penstock.connectors.postgres.preparing import roll_back_prepared
-from penstock.connectors.postgres.publishing import TransactionPublisher
-from penstock.connectors.postgres.row_files import RowFiles
-from penstock.connectors.postgres.staged_rows import RowShape, RowWriter
-from penstock.connectors.postgres.table import Table, look_at
-from penstock.connectors.sink import (
+from penstock.connectors.contracts.builder_checks import require
+from penstock.connectors.contracts.committer import Committer, CommitterContext
+from penstock.connectors.contracts.sink import (
+    DeliveryGuarantee,
     PublisherContext,
     Sink,
     SinkPublisher,
     SinkWriter,
     WriterContext,
 )
+from penstock.connectors.postgres.database import Connection, Database, Dsn
+from penstock.connectors.postgres.direct_publisher import DirectPublisher
+from penstock.connectors.postgres.names import SinkIdentity
+from penstock.connectors.postgres.rows.writer import PostgresWriter, RowLayout
+from penstock.connectors.postgres.table import Table, describe_table
+from penstock.connectors.postgres.transactions.committer import PostgresCommitter
+from penstock.connectors.postgres.transactions.fencing import fence_older_attempts
+from penstock.connectors.postgres.transactions.ledger import CommitLedger
+from penstock.connectors.postgres.transactions.prepared import roll_back_prepared
+from penstock.connectors.postgres.transactions.publisher import PostgresPublisher
+from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.errors import InvalidJobError, PostgresSetupError
-
-__all__ = ["PostgresSink", "PostgresSinkBuilder"]
 
 logger = logging.getLogger("penstock.connectors.postgres")
 
@@ -45,25 +44,20 @@ class _Settings:
     guarantee: DeliveryGuarantee | None = None
     two_phase: bool = True
     max_retries: int = 10
-    answer_timeout: float = 120.0
-    schema_of_books: str = "penstock"
+    response_timeout: float = 120.0
+    ledger_schema: str = "penstock"
 
     @property
     def exactly_once(self) -> bool:
         return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
-    def database(self, context: PublisherContext | CommitterContext) -> Database:
-        assert self.dsn is not None
-        identity = SinkIdentity(context.job, context.birth, context.work_dir.name, context.attempt)
-        return Database(self.dsn, identity, self.max_retries, self.answer_timeout)
-
 
 class PostgresSink(Sink):
-    """Rows into a table: exactly once with checkpoints, or by key with every micro-batch.
+    """Writes rows to a table: exactly once with checkpoints, or as upserts with micro-batches.
 
     Exactly once, the rows of a checkpoint are prepared (PREPARE TRANSACTION) at its barrier and
-    show when it is completed. By key (``set_key_columns``) a row takes the place of the one with
-    the same key, and what a restored job writes again changes nothing in the end.
+    become visible when it is complete. With ``set_key_columns`` a row replaces the one with the
+    same key, so that repeated rows of a restored job change nothing in the end.
     """
 
     def __init__(self, settings: _Settings) -> None:
@@ -74,61 +68,61 @@ class PostgresSink(Sink):
 
     @staticmethod
     def builder() -> PostgresSinkBuilder:
-        """Begin a sink."""
+        """Return a builder; it needs a dsn and a table."""
         return PostgresSinkBuilder()
 
     def writer(self, context: WriterContext) -> SinkWriter:
         settings = self._settings
-        shape = RowShape(
+        layout = RowLayout(
             settings.table, settings.columns, settings.json_columns, deletes=bool(settings.keys)
         )
-        return RowWriter(shape, context)
+        return PostgresWriter(layout, context)
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
-        settings, database = self._settings, self._settings.database(context)
-        books = Books(database.identity, settings.schema_of_books)
-        take_over(database, books)
-        table = database.patiently(
-            "looking at the table", lambda _: self._look(database, context.parallelism)
-        )
-        files = RowFiles(context.work_dir, context.attempt)
+        settings = self._settings
+        database, ledger = self._fenced_database(context)
+        check_table = partial(self._checked_table, database, context.parallelism)
+        table = database.run("reading the table's catalog entry", "look", check_table)
+        staging = StagingDirectory(context.work_dir, context.attempt)
         if not settings.exactly_once:
-            files.sweep([])
-            return DirectPublisher(database, books, table, settings.keys, files)
-        database.patiently("clearing up", lambda _: _give_up_older(database))
-        return TransactionPublisher(database, books, table, files, two_phase=settings.two_phase)
+            staging.sweep([])
+            return DirectPublisher(database, ledger, table, settings.keys, staging)
+        # Older attempts may have prepared rows that this one writes again. Everything restored is
+        # committed by now. The sweep does the same, but not while a snapshot cannot be read.
+        roll_back = partial(roll_back_prepared, database, below=database.identity.number)
+        database.run("rolling back older attempts", "clear", roll_back)
+        return PostgresPublisher(database, ledger, table, staging, two_phase=settings.two_phase)
 
     def committer(self, context: CommitterContext) -> Committer | None:
-        settings = self._settings
-        if not settings.exactly_once:
+        if not self._settings.exactly_once:
             return None
-        database = settings.database(context)
-        books = Books(database.identity, settings.schema_of_books)
-        take_over(database, books)
-        return TransactionCommitter(database, books, RowFiles(context.work_dir, context.attempt))
+        database, ledger = self._fenced_database(context)
+        staging = StagingDirectory(context.work_dir, context.attempt)
+        return PostgresCommitter(database, ledger, staging)
 
-    def _look(self, database: Database, parallelism: int) -> Table:
+    def _fenced_database(
+        self, context: PublisherContext | CommitterContext
+    ) -> tuple[Database, CommitLedger]:
+        settings, step = self._settings, context.work_dir.name
+        assert settings.dsn is not None
+        identity = SinkIdentity(context.job, context.job_instance, step, context.attempt)
+        timeout = settings.response_timeout
+        database = Database(settings.dsn, identity, settings.max_retries, timeout)
+        ledger = CommitLedger(identity, settings.ledger_schema)
+        fence_older_attempts(database, ledger)
+        return database, ledger
+
+    def _checked_table(self, database: Database, parallelism: int, connection: Connection) -> Table:
         settings = self._settings
-        with database.connected("look") as connection:
-            if settings.exactly_once and settings.two_phase:
-                _check_prepared_transactions(connection, database, parallelism)
-            table = look_at(connection, settings.table)
-            if settings.columns is not None:
-                table.check_columns(settings.columns)
-            table.check_known(sorted(settings.json_columns))
-            if settings.keys:
-                table.check_keys(settings.keys)
-            return table
-
-
-def _give_up_older(database: Database) -> None:
-    """Roll back what older attempts prepared, whose rows this one may be about to write again.
-
-    All that was restored is committed by now. The sweep does the same, but there is none while a
-    snapshot cannot be read.
-    """
-    with database.connected("clear") as connection:
-        roll_back_prepared(connection, database, below=database.identity.number)
+        if settings.exactly_once and settings.two_phase:
+            _check_prepared_transactions(connection, database, parallelism)
+        table = describe_table(connection, settings.table)
+        if settings.columns is not None:
+            table.check_columns(settings.columns)
+        table.check_known(sorted(settings.json_columns))
+        if settings.keys:
+            table.check_keys(settings.keys)
+        return table
 
 
 def _check_prepared_transactions(
@@ -141,12 +135,12 @@ def _check_prepared_transactions(
             "set it to at least twice the sink's parallelism and restart the server, or use "
             "set_two_phase(False)"
         )
-        reason = "max_prepared_transactions is 0, and rows are prepared at a barrier"
+        reason = "max_prepared_transactions is 0, but rows are prepared at a barrier"
         raise PostgresSetupError(repr(database), reason, remedy)
     if limit < 2 * parallelism:
         logger.warning(
             "%s: max_prepared_transactions is %d, less than twice the sink's parallelism (%d): "
-            "pre-commits of two checkpoints may have to wait for each other",
+            "the pre-commits of two checkpoints may have to wait for each other",
             database,
             limit,
             parallelism,
@@ -160,76 +154,75 @@ class PostgresSinkBuilder:
         self._settings = _Settings()
 
     def set_dsn(self, dsn: str) -> PostgresSinkBuilder:
-        """Name the database, as libpq does: ``host=db dbname=shop`` or ``postgresql://db/shop``.
+        """Set the database, as for libpq: ``host=db dbname=shop`` or ``postgresql://db/shop``.
 
-        Leave the password to ``PGPASSWORD`` or ``~/.pgpass`` of the driver if you can.
+        Prefer ``PGPASSWORD`` or ``~/.pgpass`` on the driver to a password in the dsn.
         """
-        if not isinstance(dsn, str):
-            # Not repeated: whatever it is, a password may be in it.
-            message = (
-                "set_dsn() needs a text such as 'host=db dbname=shop'; "
-                f"got an object of class {type(dsn).__name__}"
-            )
-            raise InvalidJobError(message)
+        # The value is not shown: it may contain a password.
+        shown = f"an object of class {type(dsn).__name__}"
+        _check("set_dsn", isinstance(dsn, str), "a string such as 'host=db dbname=shop'", shown)
         return self._with(dsn=Dsn(dsn))
 
     def set_table(self, table: str) -> PostgresSinkBuilder:
-        """Name the table, ``table`` or ``schema.table``, in upper and lower case as it is."""
-        return self._with(table=given_text("set_table", table))
+        """Set the table, ``table`` or ``schema.table``; names are case-sensitive."""
+        _check("set_table", _is_text(table), "a non-empty string", repr(table))
+        return self._with(table=table)
 
     def set_columns(self, *columns: str) -> PostgresSinkBuilder:
-        """Name the columns to write; by default the fields of the row type, else all in order."""
-        return self._with(columns=given_names("set_columns", columns))
+        """Set the columns to write; by default the fields of the row type, else all in order."""
+        return self._with(columns=_names("set_columns", columns))
 
     def set_key_columns(self, *columns: str) -> PostgresSinkBuilder:
-        """Write by key: a row replaces the one with the same values in these columns."""
-        return self._with(keys=given_names("set_key_columns", columns))
+        """Upsert: a row replaces the one with the same values in these columns."""
+        return self._with(keys=_names("set_key_columns", columns))
 
     def set_json_columns(self, *columns: str) -> PostgresSinkBuilder:
-        """Write whatever these columns get as JSON; elsewhere lists become arrays."""
-        return self._with(json_columns=frozenset(given_names("set_json_columns", columns)))
+        """Write the values of these columns as JSON; in other columns lists become arrays."""
+        return self._with(json_columns=frozenset(_names("set_json_columns", columns)))
 
     def set_delivery_guarantee(self, guarantee: DeliveryGuarantee) -> PostgresSinkBuilder:
-        """Choose EXACTLY_ONCE (the default without keys) or AT_LEAST_ONCE."""
-        needed = "a DeliveryGuarantee, such as DeliveryGuarantee.AT_LEAST_ONCE"
-        chosen = given_one("set_delivery_guarantee", DeliveryGuarantee, needed, guarantee)
-        return self._with(guarantee=chosen)
+        """Set EXACTLY_ONCE (the default without keys) or AT_LEAST_ONCE."""
+        expected = "a DeliveryGuarantee, such as DeliveryGuarantee.AT_LEAST_ONCE"
+        is_valid = isinstance(guarantee, DeliveryGuarantee)
+        _check("set_delivery_guarantee", is_valid, expected, repr(guarantee))
+        return self._with(guarantee=guarantee)
 
     def set_two_phase(self, two_phase: bool) -> PostgresSinkBuilder:
-        """Choose whether rows are prepared in the database at the barrier; they are by default.
+        """Set whether rows are prepared in the database at the barrier; the default is True.
 
-        Without, they wait in files, and are loaded when the checkpoint is completed: for servers
+        Otherwise they wait in files and are loaded when the checkpoint is complete: for servers
         with ``max_prepared_transactions = 0``.
         """
-        chosen = given_one("set_two_phase", bool, "True or False", two_phase)
-        return self._with(two_phase=chosen)
+        _check("set_two_phase", isinstance(two_phase, bool), "True or False", repr(two_phase))
+        return self._with(two_phase=two_phase)
 
     def set_max_retries(self, max_retries: int) -> PostgresSinkBuilder:
-        """Choose how often an absent server is asked again; 10 take about half a minute."""
-        return self._with(max_retries=given_count("set_max_retries", max_retries))
+        """Set how often an unreachable server is retried; 10 retries take about half a minute."""
+        is_valid = type(max_retries) is int and max_retries >= 0
+        _check("set_max_retries", is_valid, "a whole number, 0 or more", repr(max_retries))
+        return self._with(max_retries=max_retries)
 
-    def set_answer_timeout(self, timeout: Duration) -> PostgresSinkBuilder:
-        """Choose how long the server may be silent in the middle of something; two minutes.
+    def set_response_timeout(self, timeout: Duration) -> PostgresSinkBuilder:
+        """Set how long the server may be silent during a statement; two minutes by default.
 
-        Then its connection counts as broken. It must be longer than any single statement may take,
-        with the 30 seconds it may wait for a lock; a COPY is not silent while it goes on.
+        Then its connection counts as broken. Set it longer than any single statement takes,
+        including up to 30 seconds for a lock; a COPY that makes progress is never silent.
         """
-        needed = "a Duration above 0, such as Duration.of_minutes(5)"
-        given = given_one("set_answer_timeout", Duration, needed, timeout)
-        if given.nanos <= 0:
-            message = f"set_answer_timeout() needs {needed}; got {timeout!r}"
-            raise InvalidJobError(message)
-        return self._with(answer_timeout=given.nanos / 1e9)
+        is_valid = isinstance(timeout, Duration) and timeout.nanos > 0
+        expected = "a Duration above 0, such as Duration.of_minutes(5)"
+        _check("set_response_timeout", is_valid, expected, repr(timeout))
+        return self._with(response_timeout=timeout.nanos / 1e9)
 
-    def set_schema_of_books(self, schema: str) -> PostgresSinkBuilder:
-        """Choose where the sink has its own two tables; ``penstock`` by default."""
-        return self._with(schema_of_books=given_text("set_schema_of_books", schema))
+    def set_ledger_schema(self, schema: str) -> PostgresSinkBuilder:
+        """Set the schema of the sink's own two tables; ``penstock`` by default."""
+        _check("set_ledger_schema", _is_text(schema), "a non-empty string", repr(schema))
+        return self._with(ledger_schema=schema)
 
     def build(self) -> PostgresSink:
-        """Make the sink; nothing is connected yet.
+        """Build the sink; it does not connect yet.
 
         Raises:
-            InvalidJobError: if something is missing, or does not go together.
+            InvalidJobError: if a setting is missing, or two contradict each other.
         """
         settings = self._settings
         if settings.dsn is None or not settings.table:
@@ -245,12 +238,11 @@ class PostgresSinkBuilder:
             guarantee = (
                 DeliveryGuarantee.AT_LEAST_ONCE if settings.keys else DeliveryGuarantee.EXACTLY_ONCE
             )
-        if settings.keys and guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            message = (
-                "a PostgresSink with key columns writes with every micro-batch, which repeats "
-                "without harm: leave out set_delivery_guarantee(EXACTLY_ONCE), or the keys"
-            )
-            raise InvalidJobError(message)
+        message = (
+            "a PostgresSink with key columns upserts with every micro-batch, which is "
+            "idempotent: remove set_delivery_guarantee(EXACTLY_ONCE), or the key columns"
+        )
+        require(not (settings.keys and guarantee is DeliveryGuarantee.EXACTLY_ONCE), message)
         return PostgresSink(replace(settings, guarantee=guarantee))
 
     def _with(self, **changes: object) -> PostgresSinkBuilder:
@@ -258,11 +250,25 @@ class PostgresSinkBuilder:
         return self
 
 
+def _check(method: str, is_valid: bool, expected: str, shown: str) -> None:
+    require(is_valid, f"{method}() needs {expected}; got {shown}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _names(method: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    is_valid = bool(names) and all(map(_is_text, names)) and len(set(names)) == len(names)
+    expected = f"distinct names, as in {method}('id', 'name')"
+    _check(method, is_valid, expected, ", ".join(map(repr, names)) or "nothing")
+    return names
+
+
 def _check_columns(settings: _Settings) -> None:
     columns = settings.columns
     if columns is None:
         return
     for name in (*settings.keys, *sorted(settings.json_columns)):
-        if name not in columns:
-            message = f"column {name!r} is not one of set_columns({', '.join(columns)})"
-            raise InvalidJobError(message)
+        message = f"column {name!r} is not one of set_columns({', '.join(columns)})"
+        require(name in columns, message)

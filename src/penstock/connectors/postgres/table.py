@@ -1,4 +1,4 @@
-"""The table a sink writes into: looked at before the first row, never changed."""
+"""Reads the catalog entry of the sink's table, and checks rows against it."""
 
 from __future__ import annotations
 
@@ -9,79 +9,77 @@ from penstock.connectors.postgres.database import Connection
 from penstock.connectors.postgres.names import quoted_table
 from penstock.errors import UnsuitableTableError
 
-__all__ = ["Column", "Table", "look_at"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that can be written, as the catalog has it."""
+    """A writable column, as the catalog describes it."""
 
     name: str
     type: str
     required: bool
-    """Whether it needs a value: it is NOT NULL and has no default."""
+    """Whether it is NOT NULL without a default."""
     nullable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What the catalog says of a table."""
+    """A table, as the catalog describes it."""
 
     name: str
     target: str
-    """Its name in SQL, with its schema: the same table whatever the search path is."""
+    """Its quoted name with the schema, independent of the search path."""
     columns: tuple[Column, ...]
     unique: tuple[frozenset[str], ...]
     """The columns of each unique index that ON CONFLICT can use."""
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse columns that are not there, and those that are missing though they must not be."""
+        """Reject columns that do not exist, and the lack of required ones."""
         self.check_known(columns)
         missing = [c.name for c in self.columns if c.required and c.name not in columns]
         if missing:
             reason = (
-                f"column {missing[0]!r} is NOT NULL without a default, and the rows do not have "
-                f"it: they have {', '.join(columns)}"
+                f"column {missing[0]!r} is NOT NULL without a default, but the rows only have "
+                f"{', '.join(columns)}"
             )
             raise UnsuitableTableError(self.name, reason)
 
     def check_known(self, columns: Sequence[str]) -> None:
-        """Refuse columns that are not there, or cannot be written."""
+        """Reject columns that do not exist or cannot be written."""
         known = [column.name for column in self.columns]
         for name in columns:
             if name not in known:
-                reason = f"it has no column {name!r} to write: it has {', '.join(known)}"
+                reason = f"it has no writable column {name!r}, only {', '.join(known)}"
                 raise UnsuitableTableError(self.name, reason)
 
     def check_keys(self, keys: Sequence[str]) -> None:
-        """Refuse key columns by which a row cannot be found again."""
+        """Reject key columns that do not identify a row."""
         self.check_known(keys)
         known = {column.name: column for column in self.columns}
         for name in keys:
             if known[name].nullable:
                 reason = (
-                    f"key column {name!r} may be NULL, and no two NULLs are the same key; "
+                    f"key column {name!r} may be NULL, and NULLs are never equal; "
                     f"ALTER TABLE {self.target} ALTER COLUMN … SET NOT NULL"
                 )
                 raise UnsuitableTableError(self.name, reason)
         if frozenset(keys) not in self.unique:
             reason = (
                 f"it has no primary key or unique index on ({', '.join(keys)}), "
-                "without which a row cannot be found again; create one"
+                "which upserts need; create one"
             )
             raise UnsuitableTableError(self.name, reason)
 
     def check_rows(
         self, columns: Sequence[str] | None, width: int, arrays: Sequence[int]
     ) -> tuple[str, ...]:
-        """Refuse rows that do not fit, and return the names of the columns they fill.
+        """Reject rows that do not match, and return the names of their columns.
 
         ``arrays`` are positions at which rows have arrays.
         """
         names = tuple(c.name for c in self.columns)[:width] if columns is None else tuple(columns)
         if len(names) != width:
             reason = (
-                f"the rows have {width} values, and it has {len(self.columns)} columns to write"
+                f"the rows have {width} values, but it has {len(self.columns)} writable columns"
             )
             raise UnsuitableTableError(self.name, reason)
         self.check_columns(names)
@@ -89,32 +87,30 @@ class Table:
         for at in arrays:
             if types[names[at]] in ("json", "jsonb"):
                 reason = (
-                    f"column {names[at]!r} is {types[names[at]]} and the rows have lists there, "
+                    f"column {names[at]!r} is {types[names[at]]}, but the rows have lists there, "
                     f"which are written as arrays; set_json_columns({names[at]!r})"
                 )
                 raise UnsuitableTableError(self.name, reason)
         return names
 
 
-def look_at(connection: Connection, table: str) -> Table:
-    """Read what the catalog says of a table.
+def describe_table(connection: Connection, table: str) -> Table:
+    """Read a table from the catalog.
 
     Raises:
-        UnsuitableTableError: if there is none, or the role may not insert into it.
+        UnsuitableTableError: if it does not exist, or the role may not insert into it.
     """
     row = connection.execute(
-        "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) FROM pg_class c, pg_namespace n "
+        "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname), "
+        "has_any_column_privilege(c.oid, 'INSERT') FROM pg_class c, pg_namespace n "
         "WHERE c.oid = to_regclass(%s) AND n.oid = c.relnamespace",
         (quoted_table(table),),
     ).fetchone()
     if row is None:
-        reason = "there is no such table in this database (upper and lower case count)"
+        reason = "there is no such table in this database (names are case-sensitive)"
         raise UnsuitableTableError(table, reason)
-    oid, target = row
-    may = connection.execute(
-        "SELECT has_any_column_privilege(%s::oid, 'INSERT')", (oid,)
-    ).fetchone()
-    if not may or not may[0]:
+    oid, target, may_insert = row
+    if not may_insert:
         raise UnsuitableTableError(table, "the role of the dsn may not INSERT into it")
     columns = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), "

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.common.missing_names import asked_of
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
-from penstock.connectors.sink import Sink
-from penstock.connectors.source import Source
+from penstock.common.pyflink.missing_names import missing_name_getattr
+from penstock.connectors.contracts.sink import DeliveryGuarantee, Sink
+from penstock.connectors.contracts.source import Source
 from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.connectors.file_system import (
@@ -56,5 +55,5 @@ __all__ = [
     "TwoPhaseSink",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

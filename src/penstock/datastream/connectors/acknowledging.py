@@ -1,6 +1,6 @@
-"""Sources of one's own for brokers that want acknowledgements."""
+"""Custom sources for brokers with acknowledgements."""
 
-from penstock.connectors.acknowledging import (
+from penstock.connectors.acknowledging.source import (
     AcknowledgingSource,
     Delivery,
     Receiver,

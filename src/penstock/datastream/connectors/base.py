@@ -1,13 +1,12 @@
-"""What all connectors are."""
+"""Base classes of connectors."""
 
 from typing import TYPE_CHECKING
 
-from penstock.common.missing_names import asked_of
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
-from penstock.connectors.sink import Sink
-from penstock.connectors.source import Source
+from penstock.common.pyflink.missing_names import missing_name_getattr
+from penstock.connectors.contracts.sink import DeliveryGuarantee, Sink
+from penstock.connectors.contracts.source import Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

@@ -1,5 +1,5 @@
-"""Generated records."""
+"""A source of generated records."""
 
-from penstock.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from penstock.connectors.indexed_sources import DataGeneratorSource, RateLimiterStrategy
 
 __all__ = ["DataGeneratorSource", "RateLimiterStrategy"]

@@ -1,5 +1,5 @@
-"""Records nobody wants."""
+"""A sink that discards records."""
 
-from penstock.connectors.discard import DiscardingSink
+from penstock.connectors.discarding_sink import DiscardingSink
 
 __all__ = ["DiscardingSink"]

@@ -1,23 +1,23 @@
-"""Files, read and written."""
+"""File source and file sink."""
 
 from typing import TYPE_CHECKING
 
-from penstock.common.missing_names import asked_of
-from penstock.connectors.buckets import BucketAssigner
-from penstock.connectors.file_sink import FileSink, OutputFileConfig
-from penstock.connectors.files import (
+from penstock.common.pyflink.missing_names import missing_name_getattr
+from penstock.connectors.files.bucket_assigner import BucketAssigner
+from penstock.connectors.files.rolling_policy import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    RollingPolicy,
+)
+from penstock.connectors.files.sink import FileSink, OutputFileConfig
+from penstock.connectors.files.source import (
     FileEnumeratorProvider,
     FileSource,
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
-from penstock.connectors.reader_format import BulkFormat
-from penstock.connectors.rolling import (
-    DefaultRollingPolicy,
-    OnCheckpointRollingPolicy,
-    RollingPolicy,
-)
-from penstock.connectors.text_lines import StreamFormat
+from penstock.connectors.formats.reader_format import BulkFormat
+from penstock.connectors.formats.text_lines import StreamFormat
 
 __all__ = [
     "BucketAssigner",
@@ -34,5 +34,5 @@ __all__ = [
     "StreamFormat",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

@@ -1,18 +1,21 @@
-"""Topics of Kafka, read and written."""
+"""Kafka source and sink."""
 
 from typing import TYPE_CHECKING
 
-from penstock.common.missing_names import asked_of
-from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from penstock.common.pyflink.missing_names import missing_name_getattr
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
-from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
-from penstock.connectors.kafka.serialization import (
+from penstock.connectors.kafka.sink.kafka_sink import KafkaSink, KafkaSinkBuilder
+from penstock.connectors.kafka.sink.serialization import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,
 )
-from penstock.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
-from penstock.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from penstock.connectors.kafka.source.deserialization import KafkaRecordDeserializationSchema
+from penstock.connectors.kafka.source.kafka_source import KafkaSource, KafkaSourceBuilder
+from penstock.connectors.kafka.source.offsets_initializer import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+)
 
 __all__ = [
     "KafkaOffsetResetStrategy",
@@ -28,5 +31,5 @@ __all__ = [
     "KafkaTopicSelector",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall find typos
-    __getattr__ = asked_of(__name__)
+if not TYPE_CHECKING:  # so that type checkers report misspelled names
+    __getattr__ = missing_name_getattr(__name__)

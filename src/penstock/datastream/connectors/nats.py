@@ -1,4 +1,4 @@
-"""NATS JetStream, each message exactly once."""
+"""NATS JetStream source, exactly once."""
 
 from penstock.connectors.nats.source import NatsSource, NatsSourceBuilder
 

@@ -1,5 +1,5 @@
-"""Consecutive numbers."""
+"""A source of consecutive numbers."""
 
-from penstock.connectors.sequence import NumberSequenceSource
+from penstock.connectors.indexed_sources import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

@@ -1,6 +1,6 @@
-"""Rows into PostgreSQL."""
+"""PostgreSQL sink."""
 
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.contracts.sink import DeliveryGuarantee
 from penstock.connectors.postgres.sink import PostgresSink, PostgresSinkBuilder
 
 __all__ = ["DeliveryGuarantee", "PostgresSink", "PostgresSinkBuilder"]

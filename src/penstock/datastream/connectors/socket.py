@@ -1,5 +1,5 @@
-"""Lines from a socket."""
+"""A source of lines of a socket."""
 
-from penstock.connectors.socket import SocketSource
+from penstock.connectors.socket.source import SocketSource
 
 __all__ = ["SocketSource"]

@@ -1,12 +1,12 @@
-"""Sinks made of one's own functions."""
+"""Custom sinks."""
 
-from penstock.connectors.callable_sink import (
+from penstock.connectors.two_phase.sink import (
     AlreadyCommitted,
     AtLeastOnceSink,
     RetryLater,
     TwoPhaseSink,
 )
-from penstock.connectors.transaction_register import TransactionContext
+from penstock.connectors.two_phase.transaction_register import TransactionContext
 
 __all__ = [
     "AlreadyCommitted",

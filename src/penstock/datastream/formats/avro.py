@@ -1,11 +1,15 @@
 """Avro; needs the extra ``avro``."""
 
-from penstock.connectors.avro_files import AvroBulkWriters, AvroInputFormat, AvroReaderFormat
-from penstock.connectors.avro_rows import (
+from penstock.connectors.formats.avro.files import (
+    AvroBulkWriters,
+    AvroInputFormat,
+    AvroReaderFormat,
+)
+from penstock.connectors.formats.avro.row_schema import (
     AvroRowDeserializationSchema,
     AvroRowSerializationSchema,
 )
-from penstock.connectors.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
+from penstock.connectors.formats.avro.schema import AvroSchema, GenericRecordAvroTypeInfo
 
 __all__ = [
     "AvroBulkWriters",

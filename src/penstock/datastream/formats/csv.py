@@ -1,8 +1,11 @@
 """Comma-separated values."""
 
-from penstock.connectors.csv_files import CsvBulkWriters, CsvReaderFormat
-from penstock.connectors.csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from penstock.connectors.csv_schema import CsvSchema, CsvSchemaBuilder
+from penstock.connectors.formats.csv.files import CsvBulkWriters, CsvReaderFormat
+from penstock.connectors.formats.csv.row_schema import (
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+)
+from penstock.connectors.formats.csv.schema import CsvSchema, CsvSchemaBuilder
 
 __all__ = [
     "CsvBulkWriters",

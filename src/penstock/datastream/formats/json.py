@@ -1,7 +1,7 @@
-"""JSON; the readers and writers of files are ours, after those of CSV."""
+"""JSON; the file readers and writers are not in PyFlink."""
 
-from penstock.connectors.json_files import JsonBulkWriters, JsonReaderFormat
-from penstock.connectors.json_rows import (
+from penstock.connectors.formats.json.files import JsonBulkWriters, JsonReaderFormat
+from penstock.connectors.formats.json.row_schema import (
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
 )

@@ -1,5 +1,5 @@
 """ORC files."""
 
-from penstock.connectors.orc import OrcBulkWriters
+from penstock.connectors.formats.columnar.writers import OrcBulkWriters
 
 __all__ = ["OrcBulkWriters"]

@@ -1,7 +1,7 @@
 """Windows: assigners, triggers and evictors.
 
-The names of PyFlink's module of this name; `Evictor` and what goes with it, and `DeltaTrigger`, are
-Java's, which PyFlink has not taken over.
+The names of PyFlink's module of this name; `Evictor` and its subclasses, `DeltaFunction` and
+`DeltaTrigger` are from Flink's Java API.
 """
 
 from penstock.datastream.window.assigners import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from penstock.common.serializer import TypeSerializer
 from penstock.common.time import Time
@@ -47,18 +47,18 @@ W2 = TypeVar("W2")
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Puts each record into windows, none, one or several."""
+    """Assigns each record to no, one or several windows."""
 
     class WindowAssignerContext(ABC):
-        """What an assigner may know beside the record."""
+        """Gives an assigner the time and the step's context."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Return this machine's time in milliseconds."""
+            """Return the processing time in milliseconds."""
 
         @abstractmethod
         def get_runtime_context(self) -> RuntimeContext:
-            """Return the step's context, with the state of the record's key."""
+            """Return the step's runtime context, with the state of the record's key."""
 
     @abstractmethod
     def assign_windows(
@@ -72,71 +72,95 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """Return what writes the windows."""
+        """Return the serializer of the windows."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Tell whether the windows lie in event time."""
+        """Tell whether the windows are in event time."""
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows may become one."""
+    """An assigner whose windows can be merged."""
 
     class MergeCallback(ABC, Generic[W2]):
-        """What `merge_windows` tells its findings."""
+        """Receives the merges that `merge_windows` decides."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
-            """Let these windows become that one."""
+            """Merge windows into one."""
 
     @abstractmethod
     def merge_windows(
         self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]
     ) -> None:
-        """Tell which of the windows have to become one."""
+        """Call back for each set of windows that has to be merged."""
 
 
-class EventTimeAssigner(WindowAssigner[Any, TimeWindow]):
-    """What assigners of windows in event time share."""
+class TimeWindowAssigner(WindowAssigner[Any, TimeWindow]):
+    """Base of the assigners of time windows."""
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        """Return the serializer of time windows."""
+        return TimeWindowSerializer()
+
+    @abstractmethod
+    def _windows(self, element: Any, time: int) -> list[TimeWindow]:
+        """Return the windows of a record at a time."""
+
+
+class EventTimeAssigner(TimeWindowAssigner):
+    """Base of the assigners of windows in event time."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
+        if timestamp == MIN_LONG_VALUE:
+            message = (
+                "the record has no timestamp, which event-time windows need: call "
+                "assign_timestamps_and_watermarks() before the window"
+            )
+            raise InvalidJobError(message)
+        return self._windows(element, timestamp)
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Fire when the watermark passes the end."""
         return EventTimeTrigger()
 
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        """Return what writes time windows."""
-        return TimeWindowSerializer()
-
     def is_event_time(self) -> bool:
-        """Tell that they lie in event time."""
+        """Return true."""
         return True
 
 
-class ProcessingTimeAssigner(WindowAssigner[Any, TimeWindow]):
-    """What assigners of windows in the machine's time share."""
+class ProcessingTimeAssigner(TimeWindowAssigner):
+    """Base of the assigners of windows in processing time."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
+        return self._windows(element, context.get_current_processing_time())
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Fire when the machine's time passes the end."""
+        """Fire when processing time passes the end."""
         return ProcessingTimeTrigger()
 
-    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
-        """Return what writes time windows."""
-        return TimeWindowSerializer()
-
     def is_event_time(self) -> bool:
-        """Tell that they do not lie in event time."""
+        """Return false."""
         return False
 
 
-class _Tumbling(WindowAssigner[Any, TimeWindow]):
+class _Tumbling(TimeWindowAssigner):
     def __init__(self, size: int, offset: int) -> None:
         if abs(offset) >= size:
-            rule = "abs(offset) < size"
-            _refuse(self, rule, size=size, offset=offset)
+            refuse(self, "abs(offset) < size", size=size, offset=offset)
         self._size = size
         self._offset = offset
 
-    def _windows(self, time: int) -> list[TimeWindow]:
+    @classmethod
+    def of(cls, size: Time, offset: Time | None = None) -> Self:
+        """Create windows of a size; they start at the multiples of it plus the offset."""
+        return cls(size.to_milliseconds(), _millis(offset))
+
+    def _windows(self, element: Any, time: int) -> list[TimeWindow]:
         start = TimeWindow.get_window_start_with_offset(time, self._offset, self._size)
         return [TimeWindow(start, start + self._size)]
 
@@ -145,44 +169,28 @@ class _Tumbling(WindowAssigner[Any, TimeWindow]):
 
 
 class TumblingEventTimeWindows(_Tumbling, EventTimeAssigner):
-    """Windows of one size in event time, one behind the other."""
-
-    @staticmethod
-    def of(size: Time, offset: Time | None = None) -> TumblingEventTimeWindows:
-        """Return windows of this size that begin so much after the full multiples of it."""
-        return TumblingEventTimeWindows(size.to_milliseconds(), _millis(offset))
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        check_timestamp(timestamp)
-        return self._windows(timestamp)
+    """Adjacent windows of one size in event time."""
 
 
 class TumblingProcessingTimeWindows(_Tumbling, ProcessingTimeAssigner):
-    """Windows of one size in the machine's time, one behind the other."""
-
-    @staticmethod
-    def of(size: Time, offset: Time | None = None) -> TumblingProcessingTimeWindows:
-        """Return windows of this size that begin so much after the full multiples of it."""
-        return TumblingProcessingTimeWindows(size.to_milliseconds(), _millis(offset))
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        return self._windows(context.get_current_processing_time())
+    """Adjacent windows of one size in processing time."""
 
 
-class _Sliding(WindowAssigner[Any, TimeWindow]):
+class _Sliding(TimeWindowAssigner):
     def __init__(self, size: int, slide: int, offset: int) -> None:
         if abs(offset) >= slide or size <= 0:
             rule = "abs(offset) < slide and size > 0"
-            _refuse(self, rule, size=size, slide=slide, offset=offset)
+            refuse(self, rule, size=size, slide=slide, offset=offset)
         self._size = size
         self._slide = slide
         self._offset = offset
 
-    def _windows(self, time: int) -> list[TimeWindow]:
+    @classmethod
+    def of(cls, size: Time, slide: Time, offset: Time | None = None) -> Self:
+        """Create windows of a size; they start at the multiples of the slide plus the offset."""
+        return cls(size.to_milliseconds(), slide.to_milliseconds(), _millis(offset))
+
+    def _windows(self, element: Any, time: int) -> list[TimeWindow]:
         last = TimeWindow.get_window_start_with_offset(time, self._offset, self._slide)
         starts = range(last, time - self._size, -self._slide)
         return [TimeWindow(start, start + self._size) for start in starts]
@@ -192,42 +200,19 @@ class _Sliding(WindowAssigner[Any, TimeWindow]):
 
 
 class SlidingEventTimeWindows(_Sliding, EventTimeAssigner):
-    """Windows of one size in event time, a new one at every slide."""
-
-    @staticmethod
-    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingEventTimeWindows:
-        """Return windows that begin so much after the full multiples of the slide."""
-        millis = size.to_milliseconds(), slide.to_milliseconds(), _millis(offset)
-        return SlidingEventTimeWindows(*millis)
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        check_timestamp(timestamp)
-        return self._windows(timestamp)
+    """Overlapping windows of one size in event time, one per slide."""
 
 
 class SlidingProcessingTimeWindows(_Sliding, ProcessingTimeAssigner):
-    """Windows of one size in the machine's time, a new one at every slide."""
-
-    @staticmethod
-    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingProcessingTimeWindows:
-        """Return windows that begin so much after the full multiples of the slide."""
-        millis = size.to_milliseconds(), slide.to_milliseconds(), _millis(offset)
-        return SlidingProcessingTimeWindows(*millis)
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        return self._windows(context.get_current_processing_time())
+    """Overlapping windows of one size in processing time, one per slide."""
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """Puts all records into one window, which ends when its trigger says so."""
+    """Assigns all records to one window, which fires when its trigger does."""
 
     @staticmethod
     def create() -> GlobalWindows:
-        """Return the assigner."""
+        """Create the assigner."""
         return GlobalWindows()
 
     def assign_windows(  # noqa: D102
@@ -236,7 +221,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         return [GlobalWindow.get()]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Never fire: a program sets another trigger."""
+        """Never fire: a program has to set a trigger."""
         return NeverTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:  # noqa: D102
@@ -252,12 +237,12 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 class _CountAssigner(WindowAssigner[Any, CountWindow]):
     def __init__(self, window_size: int, state: str) -> None:
         if window_size < 1:
-            _refuse(self, "window_size > 0", window_size=window_size)
+            refuse(self, "window_size > 0", window_size=window_size)
         self._window_size = window_size
         self._count_descriptor = ValueStateDescriptor(state, Types.LONG())
 
     def _count(self, context: WindowAssigner.WindowAssignerContext) -> int:
-        """Return how many records of the key came before this one, and count it."""
+        """Return how many records of the key came before this one, and count this one."""
         state = context.get_runtime_context().get_state(self._count_descriptor)
         count: int = state.value() or 0
         state.update(count + 1)
@@ -268,23 +253,23 @@ class _CountAssigner(WindowAssigner[Any, CountWindow]):
         return CountTrigger(self._window_size)
 
     def get_window_serializer(self) -> TypeSerializer[CountWindow]:
-        """Return what writes count windows."""
+        """Return the serializer of count windows."""
         return CountWindowSerializer()
 
     def is_event_time(self) -> bool:
-        """Tell that they lie in no time."""
+        """Return false."""
         return False
 
 
 class CountTumblingWindowAssigner(_CountAssigner):
-    """Windows of so many records of a key, one behind the other."""
+    """Adjacent windows of a number of records of a key."""
 
     def __init__(self, window_size: int) -> None:
         super().__init__(window_size, "tumble-count-assigner")
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
-        """Return such an assigner."""
+        """Create the assigner."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(  # noqa: D102
@@ -297,17 +282,17 @@ class CountTumblingWindowAssigner(_CountAssigner):
 
 
 class CountSlidingWindowAssigner(_CountAssigner):
-    """Windows of so many records of a key, a new one at every so many."""
+    """Overlapping windows of a number of records of a key."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size, "slide-count-assigner")
         if window_slide < 1:
-            _refuse(self, "window_slide > 0", window_slide=window_slide)
+            refuse(self, "window_slide > 0", window_slide=window_slide)
         self._window_slide = window_slide
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """Return such an assigner."""
+        """Create the assigner."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(  # noqa: D102
@@ -321,24 +306,9 @@ class CountSlidingWindowAssigner(_CountAssigner):
         return f"CountSlidingWindowAssigner({self._window_size}, {self._window_slide})"
 
 
-def check_timestamp(timestamp: int) -> None:
-    """Refuse a record without a time, which no window in event time can take."""
-    if timestamp == MIN_LONG_VALUE:
-        message = (
-            "the record has no timestamp, which windows in event time go by: put "
-            "assign_timestamps_and_watermarks() before them"
-        )
-        raise InvalidJobError(message)
-
-
-def refuse_gap(assigner: object, gap: int) -> None:
-    """Refuse a session gap that is none."""
-    if gap <= 0:
-        _refuse(assigner, "0 < gap", gap=gap)
-
-
-def _refuse(assigner: object, rule: str, **given: int) -> None:
-    shown = ", ".join(f"{name}={value}" for name, value in given.items())
+def refuse(assigner: object, rule: str, **values: int) -> NoReturn:
+    """Reject the arguments of an assigner, naming the rule that they break."""
+    shown = ", ".join(f"{name}={value}" for name, value in values.items())
     message = f"{type(assigner).__name__} must satisfy {rule}; got {shown}"
     raise InvalidJobError(message)
 

@@ -1,4 +1,4 @@
-"""How far apart two records are, for triggers and evictors that go by it."""
+"""The distance of two records, for delta triggers and evictors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class DeltaFunction(ABC, Generic[T]):
-    """Measures how far a record is from an older one. Java's; PyFlink has none."""
+    """Computes the distance of a record from an older one. Not in PyFlink."""
 
     @abstractmethod
     def get_delta(self, old_data_point: T, new_data_point: T) -> float:

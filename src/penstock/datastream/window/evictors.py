@@ -1,7 +1,7 @@
-"""Evictors: which records leave a window before or after its function has seen them.
+"""Evictors, which remove records from a window before or after its function is called.
 
-Java's; PyFlink has none. With an evictor a window keeps all its records, each with its time, and
-`reduce` and `aggregate` fold them when the window fires.
+Not in PyFlink. With an evictor a window keeps all its records, each with its timestamp, and
+`reduce` and `aggregate` process them when the window fires.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class TimestampedValue(NamedTuple):
         return self.value
 
     def get_timestamp(self) -> int:
-        """Return its time."""
+        """Return its timestamp."""
         return self.timestamp
 
     def has_timestamp(self) -> bool:
-        """Tell whether it has one."""
+        """Tell whether it has a timestamp."""
         return self.timestamp != MIN_LONG_VALUE
 
 
 class Evictor(ABC, Generic[T, W]):
-    """Removes records from a window: from the list it is given, in place."""
+    """Removes records from a window, by changing the list of elements in place."""
 
     class EvictorContext(ABC):
-        """What an evictor may know."""
+        """Gives an evictor the time."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Return this machine's time in milliseconds."""
+            """Return the processing time in milliseconds."""
 
         @abstractmethod
         def get_current_watermark(self) -> int:
@@ -60,7 +60,7 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: Evictor.EvictorContext,
     ) -> None:
-        """Remove records before the window's function gets them, the oldest first in the list."""
+        """Remove records before the window's function is called; the oldest come first."""
 
     @abstractmethod
     def evict_after(
@@ -70,11 +70,11 @@ class Evictor(ABC, Generic[T, W]):
         window: W,
         evictor_context: Evictor.EvictorContext,
     ) -> None:
-        """Remove records after the window's function has had them."""
+        """Remove records after the window's function was called."""
 
 
 class _OnceEvictor(Evictor[Any, Any]):
-    """Evicts before the function, or after it."""
+    """Evicts either before or after the function."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self._do_evict_after = do_evict_after
@@ -104,7 +104,7 @@ class _OnceEvictor(Evictor[Any, Any]):
 
 
 class CountEvictor(_OnceEvictor):
-    """Keeps the last so many records."""
+    """Keeps the last `max_count` records."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -112,7 +112,7 @@ class CountEvictor(_OnceEvictor):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Return such an evictor."""
+        """Create the evictor."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -120,7 +120,7 @@ class CountEvictor(_OnceEvictor):
 
 
 class TimeEvictor(_OnceEvictor):
-    """Keeps the records that are not older than so much, as seen from the newest."""
+    """Keeps the records of the last `window_size` milliseconds before the newest."""
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -128,18 +128,18 @@ class TimeEvictor(_OnceEvictor):
 
     @staticmethod
     def of(window_size: Time, do_evict_after: bool = False) -> TimeEvictor:
-        """Return such an evictor."""
+        """Create the evictor."""
         return TimeEvictor(window_size.to_milliseconds(), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
         if not elements or not elements[0].has_timestamp():
             return
-        cut = max(element.timestamp for element in elements) - self._window_size
-        elements[:] = [element for element in elements if element.timestamp > cut]
+        oldest = max(element.timestamp for element in elements) - self._window_size
+        elements[:] = [element for element in elements if element.timestamp > oldest]
 
 
 class DeltaEvictor(_OnceEvictor):
-    """Keeps the records that are nearer to the last one than a threshold."""
+    """Keeps the records whose distance to the last one is below a threshold."""
 
     def __init__(
         self, threshold: float, delta_function: DeltaFunction[Any], do_evict_after: bool = False
@@ -152,7 +152,7 @@ class DeltaEvictor(_OnceEvictor):
     def of(
         threshold: float, delta_function: DeltaFunction[Any], do_evict_after: bool = False
     ) -> DeltaEvictor:
-        """Return such an evictor."""
+        """Create the evictor."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

@@ -1,4 +1,4 @@
-"""What a windowed step does, as the graph carries it to the tasks."""
+"""The definition of a windowed step."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from penstock.datastream.window.trigger import Trigger
 __all__ = ["WINDOW_CONTENTS", "WindowOperation"]
 
 WINDOW_CONTENTS = "window-contents"
-"""The state in which a window keeps its records, or what was folded out of them."""
+"""The name of the state with a window's records, or with their aggregate."""
 
 
 @dataclass(frozen=True)
 class WindowOperation:
-    """Windows, when they fire, what they keep, and what is made of it."""
+    """Assigner, trigger, evictor and functions of a windowed step."""
 
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any]
     evictor: Evictor[Any, Any] | None
     allowed_lateness: int
     late_tag: Any
-    """The side output for late records, if there is one."""
+    """The side output for late records, if any."""
     contents: StateDescriptor
-    """What a window keeps: a list of its records, or what a reduce or aggregate makes of them."""
-    folding: Function | None
-    """The reduce or aggregate function, where it has `open` and `close`."""
+    """The state of a window: a list of its records, or the result of reduce or aggregate."""
+    aggregating_function: Function | None
+    """The reduce or aggregate function, if it has `open` and `close`."""
     window_function: Function | None
-    """What makes results of the contents; without one they are the results."""
+    """Computes results from the contents; without one they are the results."""
     is_keyed: bool
-    """Whether functions are told the key."""
+    """Whether functions get the key."""
 
     @property
     def user_function(self) -> Function | None:
-        """Whose `open` and `close` are called: the window function, else the one that folds."""
-        return self.window_function or self.folding
+        """The function whose `open` and `close` are called."""
+        return self.window_function or self.aggregating_function

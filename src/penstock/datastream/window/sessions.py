@@ -1,19 +1,18 @@
-"""Sessions: windows that last as long as records keep coming."""
+"""Assigners of session windows, which last as long as records keep coming."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from penstock.common.time import Time
 from penstock.datastream.window.assigners import (
     EventTimeAssigner,
     MergingWindowAssigner,
     ProcessingTimeAssigner,
-    WindowAssigner,
-    check_timestamp,
-    refuse_gap,
+    TimeWindowAssigner,
+    refuse,
 )
 from penstock.datastream.window.windows import TimeWindow
 
@@ -27,27 +26,36 @@ __all__ = [
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Tells how long a session waits for another record, as a record says."""
+    """Extracts the session gap from a record."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """Return the gap behind this record, in milliseconds."""
+        """Return the gap after this record, in milliseconds."""
 
 
-class _Sessions(MergingWindowAssigner[Any, TimeWindow]):
+class _Sessions(MergingWindowAssigner[Any, TimeWindow], TimeWindowAssigner):
     def merge_windows(
         self,
         windows: Iterable[TimeWindow],
         callback: MergingWindowAssigner.MergeCallback[TimeWindow],
     ) -> None:
-        """Let windows that overlap or touch become one."""
+        """Merge windows that overlap or touch."""
         TimeWindow.merge_windows(windows, callback)
 
 
 class _FixedGap(_Sessions):
     def __init__(self, session_gap: int) -> None:
-        refuse_gap(self, session_gap)
+        if session_gap <= 0:
+            refuse(self, "0 < gap", gap=session_gap)
         self._session_gap = session_gap
+
+    @classmethod
+    def with_gap(cls, size: Time) -> Self:
+        """Create sessions with a fixed gap."""
+        return cls(size.to_milliseconds())
+
+    def _windows(self, element: Any, time: int) -> list[TimeWindow]:
+        return [TimeWindow(time, time + self._session_gap)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._session_gap})"
@@ -57,94 +65,52 @@ class _DynamicGap(_Sessions):
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
         self._extractor = session_window_time_gap_extractor
 
-    def _gap(self, element: Any) -> int:
+    @classmethod
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
+        """Create sessions whose gap each record determines."""
+        return cls(extractor)
+
+    def _windows(self, element: Any, time: int) -> list[TimeWindow]:
         gap = self._extractor.extract(element)
-        refuse_gap(self, gap)
-        return gap
+        if gap <= 0:
+            refuse(self, "0 < gap", gap=gap)
+        return [TimeWindow(time, time + gap)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self._extractor).__name__})"
 
 
 class EventTimeSessionWindows(_FixedGap, EventTimeAssigner):
-    """Sessions in event time: a record later than a gap behind all others begins a new one."""
-
-    @staticmethod
-    def with_gap(size: Time) -> EventTimeSessionWindows:
-        """Return sessions with this gap."""
-        return EventTimeSessionWindows(size.to_milliseconds())
+    """Sessions in event time: a record more than the gap after all others starts a new one."""
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
     ) -> DynamicEventTimeSessionWindows:
-        """Return sessions whose gap each record says."""
+        """Create sessions whose gap each record determines."""
         return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        check_timestamp(timestamp)
-        return [TimeWindow(timestamp, timestamp + self._session_gap)]
 
 
 class ProcessingTimeSessionWindows(_FixedGap, ProcessingTimeAssigner):
-    """Sessions in the machine's time."""
-
-    @staticmethod
-    def with_gap(size: Time) -> ProcessingTimeSessionWindows:
-        """Return sessions with this gap."""
-        return ProcessingTimeSessionWindows(size.to_milliseconds())
+    """Sessions in processing time."""
 
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
     ) -> DynamicProcessingTimeSessionWindows:
-        """Return sessions whose gap each record says."""
+        """Create sessions whose gap each record determines."""
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + self._session_gap)]
 
 
 class DynamicEventTimeSessionWindows(_DynamicGap, EventTimeAssigner):
-    """Sessions in event time whose gap each record says."""
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor,
-    ) -> DynamicEventTimeSessionWindows:
-        """Return such sessions."""
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        check_timestamp(timestamp)
-        return [TimeWindow(timestamp, timestamp + self._gap(element))]
+    """Sessions in event time whose gap each record determines."""
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap, ProcessingTimeAssigner):
-    """Sessions in the machine's time whose gap each record says."""
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor,
-    ) -> DynamicProcessingTimeSessionWindows:
-        """Return such sessions."""
-        return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(  # noqa: D102
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> list[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + self._gap(element))]
+    """Sessions in processing time whose gap each record determines."""
 
 
-MERGE_WHERE_THEY_TOUCH = frozenset(
+SESSION_WINDOW_ASSIGNERS = frozenset(
     {
         EventTimeSessionWindows,
         ProcessingTimeSessionWindows,
@@ -152,4 +118,4 @@ MERGE_WHERE_THEY_TOUCH = frozenset(
         DynamicProcessingTimeSessionWindows,
     }
 )
-"""Assigners whose windows become one if, and only if, they overlap or touch."""
+"""Assigners whose windows are merged if, and only if, they overlap or touch."""

@@ -1,7 +1,6 @@
-"""The contract of triggers: when a window gives its results.
+"""The contract of triggers, which decide when a window fires.
 
-A trigger is one object for all keys and windows: what it has to remember goes into the state that
-its context gives it.
+A trigger is one object for all keys and windows: it keeps data in the state of its context.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(Enum):
-    """What becomes of a window: whether it gives its results, and whether it is emptied."""
+    """The decision of a trigger: whether the window fires, and whether it is purged."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -29,26 +28,26 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Tell whether the window gives its results."""
+        """Tell whether the window fires."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Tell whether what the window holds is forgotten."""
+        """Tell whether the window is purged."""
         return self.value[1]
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window gives its results.
+    """Decides when a window fires.
 
-    With windows that merge, `can_merge` must be true and `on_merge` see to timers and state.
+    For windows that are merged, `can_merge` must be true and `on_merge` handle timers and state.
     """
 
     class TriggerContext(ABC):
-        """What a trigger may know, register and remember for the key and window at hand."""
+        """Gives a trigger time, timers and state of the current key and window."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Return this machine's time in milliseconds."""
+            """Return the processing time in milliseconds."""
 
         @abstractmethod
         def get_metric_group(self) -> MetricGroup:
@@ -60,55 +59,55 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """Ask for `on_processing_time` when the machine's time has passed `time`."""
+            """Register a call of `on_processing_time`."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
-            """Ask for `on_event_time` when the watermark has passed `time`."""
+            """Register a call of `on_event_time`."""
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
-            """Take such a wish back."""
+            """Delete a processing-time timer."""
 
         @abstractmethod
         def delete_event_time_timer(self, time: int) -> None:
-            """Take such a wish back."""
+            """Delete an event-time timer."""
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-            """Return a state of the key and window at hand."""
+            """Return a state of the current key and window."""
 
     class OnMergeContext(TriggerContext):
-        """What `on_merge` is given."""
+        """The context of `on_merge`."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Put the state of the windows that became one together in the new one."""
+            """Merge the state of the merged windows into that of the new one."""
 
     @abstractmethod
     def on_element(
         self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        """Decide when a record has been added to the window."""
+        """Called when a record was added to the window."""
 
     @abstractmethod
     def on_processing_time(
         self, time: int, window: W, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        """Decide when a processing-time timer of the window is due."""
+        """Called when a processing-time timer of the window fires."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Decide when an event-time timer of the window is due."""
+        """Called when an event-time timer of the window fires."""
 
     def can_merge(self) -> bool:
-        """Tell whether it can be used with windows that merge."""
+        """Tell whether it supports windows that are merged."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
-        """See to timers and state when several windows have become `window`."""
+        """Called when several windows were merged into `window`, to merge timers and state."""
 
     @abstractmethod
     def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
-        """Remove timers and state of a window that is over."""
+        """Remove timers and state of a window that is purged for good."""

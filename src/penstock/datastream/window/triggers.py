@@ -1,7 +1,8 @@
-"""The triggers that come with penstock."""
+"""The built-in triggers."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, TypeVar
 
 from penstock.common.time import Time
@@ -31,8 +32,8 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Window)
 
 
-class _QuietTrigger(Trigger[Any, Window]):
-    """A trigger that nothing moves: what the others begin with."""
+class _PassiveTrigger(Trigger[Any, Window]):
+    """Does nothing; the other triggers override what they need."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
@@ -56,12 +57,12 @@ class _QuietTrigger(Trigger[Any, Window]):
         pass
 
 
-class EventTimeTrigger(_QuietTrigger):
-    """Fires when the watermark passes the end of the window, and for each late record behind it."""
+class EventTimeTrigger(_PassiveTrigger):
+    """Fires when the watermark passes the end of the window, and for each late record after it."""
 
     @staticmethod
     def create() -> EventTimeTrigger:
-        """Return such a trigger."""
+        """Create the trigger."""
         return EventTimeTrigger()
 
     def on_element(  # noqa: D102
@@ -89,12 +90,12 @@ class EventTimeTrigger(_QuietTrigger):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-class ProcessingTimeTrigger(_QuietTrigger):
-    """Fires when the machine's time passes the end of the window."""
+class ProcessingTimeTrigger(_PassiveTrigger):
+    """Fires when processing time passes the end of the window."""
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
-        """Return such a trigger."""
+        """Create the trigger."""
         return ProcessingTimeTrigger()
 
     def on_element(  # noqa: D102
@@ -112,15 +113,15 @@ class ProcessingTimeTrigger(_QuietTrigger):
         return True
 
     def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
-        # The end may have passed while the merge waited for its micro-batch: then it is due.
+        # The end may have passed while the merge waited for its micro-batch: the timer is due then.
         ctx.register_processing_time_timer(window.max_timestamp())
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
         ctx.delete_processing_time_timer(window.max_timestamp())
 
 
-class _ContinuousTrigger(_QuietTrigger):
-    """What the two continuous triggers share: the next time to fire, kept per window."""
+class _ContinuousTrigger(_PassiveTrigger):
+    """Fires at every interval; the next time to fire is kept per window."""
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:
@@ -132,9 +133,56 @@ class _ContinuousTrigger(_QuietTrigger):
     def can_merge(self) -> bool:
         return True
 
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.state_desc)
+        time = self._next_fire(ctx).get()
+        if time is not None:
+            self._register(ctx, time)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_fire = self._next_fire(ctx)
+        time = next_fire.get()
+        if time is not None:
+            self._delete(ctx, time)
+            next_fire.clear()
+
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: Window,
+        ctx: Trigger.TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        """Register the next timer after a time."""
+        following = min(time + self.interval, window.max_timestamp())
+        fire_timestamp_state.add(following)
+        self._register(ctx, following)
+
+    def _begin(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Register the first timer of a window, on the interval that a time lies in."""
+        next_fire = self._next_fire(ctx)
+        if next_fire.get() is None:
+            begin = time - time % self.interval
+            self.register_next_fire_timestamp(begin, window, ctx, next_fire)
+        return TriggerResult.CONTINUE
+
+    def _fire(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        next_fire = self._next_fire(ctx)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self.register_next_fire_timestamp(time, window, ctx, next_fire)
+        return TriggerResult.FIRE
+
     def _next_fire(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
         state: ReducingState[int] = ctx.get_partitioned_state(self.state_desc)
         return state
+
+    @abstractmethod
+    def _register(self, ctx: Trigger.TriggerContext, time: int) -> None: ...
+
+    @abstractmethod
+    def _delete(self, ctx: Trigger.TriggerContext, time: int) -> None: ...
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
@@ -142,7 +190,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 
     @staticmethod
     def of(interval: Time) -> ContinuousEventTimeTrigger:
-        """Return such a trigger."""
+        """Create the trigger."""
         return ContinuousEventTimeTrigger(interval.to_milliseconds())
 
     def on_element(  # noqa: D102
@@ -151,105 +199,49 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        next_fire = self._next_fire(ctx)
-        if next_fire.get() is None:
-            begin = timestamp - timestamp % self.interval
-            self.register_next_fire_timestamp(begin, window, ctx, next_fire)
-        return TriggerResult.CONTINUE
+        return self._begin(timestamp, window, ctx)
 
     def on_event_time(  # noqa: D102
         self, time: int, window: Window, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         if time == window.max_timestamp():
             return TriggerResult.FIRE
-        next_fire = self._next_fire(ctx)
-        if next_fire.get() != time:
-            return TriggerResult.CONTINUE
-        next_fire.clear()
-        self.register_next_fire_timestamp(time, window, ctx, next_fire)
-        return TriggerResult.FIRE
+        return self._fire(time, window, ctx)
 
-    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
-        ctx.merge_partitioned_state(self.state_desc)
-        time = self._next_fire(ctx).get()
-        if time is not None:
-            ctx.register_event_time_timer(time)
+    def _register(self, ctx: Trigger.TriggerContext, time: int) -> None:
+        ctx.register_event_time_timer(time)
 
-    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
-        next_fire = self._next_fire(ctx)
-        time = next_fire.get()
-        if time is not None:
-            ctx.delete_event_time_timer(time)
-            next_fire.clear()
-
-    def register_next_fire_timestamp(
-        self,
-        time: int,
-        window: Window,
-        ctx: Trigger.TriggerContext,
-        fire_timestamp_state: ReducingState[int],
-    ) -> None:
-        """Set the next firing behind a time."""
-        behind = min(time + self.interval, window.max_timestamp())
-        fire_timestamp_state.add(behind)
-        ctx.register_event_time_timer(behind)
+    def _delete(self, ctx: Trigger.TriggerContext, time: int) -> None:
+        ctx.delete_event_time_timer(time)
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
-    """Fires at every interval of the machine's time."""
+    """Fires at every interval of processing time."""
 
     @staticmethod
     def of(interval: Time) -> ContinuousProcessingTimeTrigger:
-        """Return such a trigger."""
+        """Create the trigger."""
         return ContinuousProcessingTimeTrigger(interval.to_milliseconds())
 
     def on_element(  # noqa: D102
         self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        next_fire = self._next_fire(ctx)
-        if next_fire.get() is None:
-            now = ctx.get_current_processing_time()
-            self.register_next_fire_timestamp(now - now % self.interval, window, ctx, next_fire)
-        return TriggerResult.CONTINUE
+        return self._begin(ctx.get_current_processing_time(), window, ctx)
 
     def on_processing_time(  # noqa: D102
         self, time: int, window: Window, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        next_fire = self._next_fire(ctx)
-        if next_fire.get() != time:
-            return TriggerResult.CONTINUE
-        next_fire.clear()
-        self.register_next_fire_timestamp(time, window, ctx, next_fire)
-        return TriggerResult.FIRE
+        return self._fire(time, window, ctx)
 
-    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:  # noqa: D102
-        ctx.merge_partitioned_state(self.state_desc)
-        time = self._next_fire(ctx).get()
-        if time is not None:
-            ctx.register_processing_time_timer(time)
+    def _register(self, ctx: Trigger.TriggerContext, time: int) -> None:
+        ctx.register_processing_time_timer(time)
 
-    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:  # noqa: D102
-        next_fire = self._next_fire(ctx)
-        time = next_fire.get()
-        if time is not None:
-            ctx.delete_processing_time_timer(time)
-            next_fire.clear()
-
-    def register_next_fire_timestamp(
-        self,
-        time: int,
-        window: Window,
-        ctx: Trigger.TriggerContext,
-        fire_timestamp_state: ReducingState[int],
-    ) -> None:
-        """Set the next firing behind a time."""
-        behind = min(time + self.interval, window.max_timestamp())
-        fire_timestamp_state.add(behind)
-        ctx.register_processing_time_timer(behind)
+    def _delete(self, ctx: Trigger.TriggerContext, time: int) -> None:
+        ctx.delete_processing_time_timer(time)
 
 
-class CountTrigger(_QuietTrigger):
-    """Fires at every so many records of the window."""
+class CountTrigger(_PassiveTrigger):
+    """Fires at every `window_size` records of the window."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = window_size
@@ -257,7 +249,7 @@ class CountTrigger(_QuietTrigger):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
-        """Return such a trigger."""
+        """Create the trigger."""
         return CountTrigger(window_size)
 
     def on_element(  # noqa: D102
@@ -280,10 +272,10 @@ class CountTrigger(_QuietTrigger):
         ctx.get_partitioned_state(self._count_state_descriptor).clear()
 
 
-class DeltaTrigger(_QuietTrigger):
-    """Fires when a record is further than a threshold from the one that fired before.
+class DeltaTrigger(_PassiveTrigger):
+    """Fires when a record is further than a threshold from the last one that fired.
 
-    Java's; PyFlink has none.
+    From Flink's Java API, not in PyFlink.
     """
 
     def __init__(
@@ -302,7 +294,7 @@ class DeltaTrigger(_QuietTrigger):
         delta_function: DeltaFunction[Any],
         type_info: TypeInformation | None = None,
     ) -> DeltaTrigger:
-        """Return such a trigger; `type_info` is the type of the records it remembers."""
+        """Create the trigger; `type_info` is the type of the records it remembers."""
         return DeltaTrigger(threshold, delta_function, type_info)
 
     def on_element(  # noqa: D102
@@ -321,19 +313,19 @@ class DeltaTrigger(_QuietTrigger):
         ctx.get_partitioned_state(self._last).clear()
 
 
-class NeverTrigger(_QuietTrigger):
-    """Never fires: the default for the one global window."""
+class NeverTrigger(_PassiveTrigger):
+    """Never fires: the default of the global window."""
 
 
 class PurgingTrigger(Trigger[T, W]):
-    """Empties the window whenever the trigger inside fires."""
+    """Purges the window whenever the nested trigger fires."""
 
     def __init__(self, nested_trigger: Trigger[T, W]) -> None:
         self.nested_trigger = nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger[T, W]) -> PurgingTrigger[T, W]:
-        """Return such a trigger."""
+        """Create the trigger."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(  # noqa: D102

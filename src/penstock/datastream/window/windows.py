@@ -1,4 +1,4 @@
-"""Windows, and how they are written."""
+"""Windows and their serializers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
 
 
 class Window(ABC):
-    """Some of the records of a stream that belong together; there is a last time for them."""
+    """A group of records of a stream, with a maximum timestamp."""
 
     __slots__ = ()
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """Return the time at which all its records have come: the last that still is inside."""
+        """Return the largest timestamp that belongs to the window."""
 
 
 @total_ordering
@@ -49,27 +49,27 @@ class TimeWindow(Window):
         self.end = end
 
     def max_timestamp(self) -> int:
-        """Return the last millisecond inside."""
+        """Return the last millisecond of the window."""
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Tell whether both have a time in common, or touch."""
+        """Tell whether both overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """Return the smallest window with both inside."""
+        """Return the smallest window that covers both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Return the start of the window of this size that a time lies in."""
+        """Return the start of the window of this size that contains a time."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
     def merge_windows(
         windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
     ) -> None:
-        """Tell which of the windows have to become one, because they overlap or touch."""
+        """Call back for each set of windows that overlap or touch."""
         groups: list[tuple[TimeWindow, set[TimeWindow]]] = []
         for window in sorted(windows):
             if groups and groups[-1][0].intersects(window):
@@ -98,7 +98,7 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """The window with this number among those of a key, which end by how many records came."""
+    """A window of a number of records of a key; `id` numbers the windows of a key."""
 
     __slots__ = ("id",)
 
@@ -106,7 +106,7 @@ class CountWindow(Window):
         self.id = id
 
     def max_timestamp(self) -> int:
-        """Return the end of time."""
+        """Return the largest timestamp there is."""
         return MAX_LONG_VALUE
 
     def __hash__(self) -> int:
@@ -120,7 +120,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window for all records."""
+    """The only window, for all records."""
 
     __slots__ = ()
 
@@ -130,7 +130,7 @@ class GlobalWindow(Window):
         return _GLOBAL
 
     def max_timestamp(self) -> int:
-        """Return the end of time."""
+        """Return the largest timestamp there is."""
         return MAX_LONG_VALUE
 
     def __hash__(self) -> int:

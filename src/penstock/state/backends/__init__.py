@@ -1,1 +1,1 @@
-"""Where state lies: one contract, several stores behind it."""
+"""State backends: their contract, and where each stores state."""

@@ -1,12 +1,13 @@
-"""Names of the stores in a host's local directory, and getting rid of them.
+"""The stores in a host's local directory: their names, locks and removal.
 
-All of them are caches and copies: any may be lost. ``<kind>-<boot>`` is the store tasks go on
-with, ``private-<pid>-<n>`` belongs to one open store, ``snapshot-<version>-<name>`` waits for a
-fold, and whatever ends in ``.gone-<pid>-<n>`` is being deleted.
+All of them are caches and copies: any may be lost. ``<kind>-<boot>`` is the store that tasks use,
+``private-<pid>-<n>`` belongs to one open store, ``snapshot-<version>-<name>`` waits for a
+compaction, and names that end in ``.gone-<pid>-<n>`` are being deleted.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -15,18 +16,17 @@ from pathlib import Path
 
 from penstock.state.backends.refs import StagedName
 
-__all__ = ["boot_id", "discard", "private_path", "remove_leftovers", "snapshot_path"]
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OWNED = re.compile(r"(?:private|.+\.gone)-(?P<pid>\d+)-\d+")
 _SNAPSHOT = re.compile(r"snapshot-(?P<version>\d+)-.+")
+_SLOTS = 3
 _numbers = count()
 
 
 def boot_id() -> str:
-    """Return what tells this boot of the host from others.
+    """Return an id of this boot of the host.
 
-    Unflushed files may be torn after a crash of the host: another boot, another directory.
+    Unflushed files may be torn after a crash of the host: another boot uses another directory.
     """
     try:
         return _BOOT_ID.read_text().strip()[:8]
@@ -40,14 +40,14 @@ def private_path(local_dir: Path) -> Path:
 
 
 def snapshot_path(local_dir: Path, version: int, name: StagedName) -> Path:
-    """Return a path for a snapshot; the name is its task attempt's alone."""
+    """Return a path for a snapshot; the name is unique to the task attempt."""
     return local_dir / f"snapshot-{version:012d}-{name}"
 
 
 def discard(path: Path) -> None:
-    """Take a store out of the way, at once and as a whole, and delete it.
+    """Rename a store, so that it is gone at once and as a whole, and delete it.
 
-    Processes that have an LMDB open keep what they have; a RocksDB must be closed.
+    Processes that have an LMDB open can continue to use it; a RocksDB must be closed.
     """
     away = path.with_name(f"{path.name}.gone-{os.getpid()}-{next(_numbers)}")
     try:
@@ -80,3 +80,35 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+class LocalSlot:
+    """A lock on the store at ``path``, held until it is released or the process dies."""
+
+    __slots__ = ("_lock", "path")
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    def release(self) -> None:
+        """Release the lock; called once."""
+        os.close(self._lock)
+
+
+def lock_slot(local_dir: Path, kind: str) -> LocalSlot | None:
+    """Lock the first free slot, None if there is none.
+
+    If a zombie holds the first, others use a second copy of the state instead of waiting.
+    """
+    local_dir.mkdir(parents=True, exist_ok=True)
+    for number in range(_SLOTS):
+        path = local_dir / f"{kind}-{boot_id()}-{number}"
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return LocalSlot(path, lock)
+    return None

@@ -1,6 +1,6 @@
-"""State inside the job's own bookkeeping, for small states and tests."""
+"""The memory backend: state inside the job's own metadata, for small states and tests."""
 
-# ruff: noqa: D102  the contract says what these methods do
+# ruff: noqa: D102  the contract documents these methods
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from penstock.errors import StateTooLargeError
-from penstock.state.backends.base import (
-    FileRef,
-    LocalSnapshot,
-    StagedName,
-    StateBackend,
-    StatePlace,
-    StateRef,
-    StateStore,
-)
+from penstock.state.backends.base import StateBackend, check_next
+from penstock.state.backends.refs import FileRef, LocalSnapshot, StagedName, StateLocation, StateRef
+from penstock.state.backends.store import StateStore
 from penstock.state.delta import (
     Block,
     Delta,
@@ -27,10 +21,8 @@ from penstock.state.delta import (
     read_blocks,
     write_blocks,
 )
-from penstock.state.merge import entries_of, folded, overlay_of
-from penstock.state.table import REGISTRY, decode_info, registry_name, table_prefix
-
-__all__ = ["MemoryBackend", "MemoryStore"]
+from penstock.state.merge import compacted, entries_of, overlay_of
+from penstock.state.registry.meta_info import REGISTRY, decode_info, registry_name, table_prefix
 
 LARGEST_STATE = 5 * 1024 * 1024
 
@@ -58,20 +50,17 @@ class MemoryStore(StateStore):
 
 
 class MemoryBackend(StateBackend):
-    """Keeps each subtask's state, whole, in its ``StateRef``.
-
-    ``step`` is the name of the step whose state it is, for the message when one gets too large.
-    """
+    """Keeps each subtask's whole state in its ``StateRef``; ``step`` is for error messages."""
 
     def __init__(self, step: str = "", largest_state: int = LARGEST_STATE) -> None:
         self._step = step
         self._largest_state = largest_state
 
-    def open(self, place: StatePlace, ref: StateRef) -> MemoryStore:
+    def open(self, location: StateLocation, ref: StateRef) -> MemoryStore:
         return MemoryStore(ref.version, dict(entries_of(_blocks(ref.inline))))
 
     def stage(
-        self, place: StatePlace, delta: Delta, name: StagedName, version: int
+        self, location: StateLocation, delta: Delta, name: StagedName, version: int
     ) -> FileRef | bytes | None:
         return encode_delta(delta, version) if len(delta) else None
 
@@ -83,42 +72,38 @@ class MemoryBackend(StateBackend):
             message = f"the memory backend stages bytes; got {staged!r}"
             raise TypeError(message)
         overlay = overlay_of([_blocks(staged, version)])
-        buffer = io.BytesIO()
-        write_blocks(buffer, version, folded(_blocks(ref.inline), overlay))
-        inline = buffer.getvalue()
-        self._check_size(inline)
-        return StateRef(version, inline=inline)
+        return self._inline(version, compacted(_blocks(ref.inline), overlay))
 
-    def fold(
+    def compact(
         self,
-        place: StatePlace,
+        location: StateLocation,
         ref: StateRef,
         name: StagedName,
         snapshot: LocalSnapshot | None = None,
     ) -> StateRef | None:
         return None
 
-    def rebase(self, ref: StateRef, folded: StateRef | None) -> StateRef:
+    def rebase(self, ref: StateRef, compacted: StateRef | None) -> StateRef:
         return ref
 
-    def freeze(self, ref: StateRef) -> StateRef:
-        return ref
-
-    def verify(self, place: StatePlace, ref: StateRef, known: Collection[str] = ()) -> None:
+    def verify(self, location: StateLocation, ref: StateRef, known: Collection[str] = ()) -> None:
         for _ in _blocks(ref.inline):
             pass
 
-    def entries(self, place: StatePlace, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
+    def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
         return entries_of(_blocks(ref.inline))
 
     def load(
-        self, entries: Iterator[tuple[bytes, bytes]], place: StatePlace, name: StagedName
+        self, entries: Iterator[tuple[bytes, bytes]], location: StateLocation, name: StagedName
     ) -> StateRef:
+        return self._inline(0, blocks_of_entries(entries))
+
+    def _inline(self, version: int, blocks: Iterator[Block]) -> StateRef:
         buffer = io.BytesIO()
-        write_blocks(buffer, 0, blocks_of_entries(entries))
+        write_blocks(buffer, version, blocks)
         inline = buffer.getvalue()
         self._check_size(inline)
-        return StateRef(0, inline=inline)
+        return StateRef(version, inline=inline)
 
     def _check_size(self, inline: bytes) -> None:
         if len(inline) <= self._largest_state:
@@ -134,13 +119,6 @@ class MemoryBackend(StateBackend):
         if size > self._largest_state:
             state = names.get(table, table.hex())
             raise StateTooLargeError(self._step, state, size, self._largest_state)
-
-
-def check_next(ref: StateRef, version: int) -> None:
-    """Refuse to go back: versions only grow."""
-    if version <= ref.version:
-        message = f"version {version} does not come after {ref.version}"
-        raise ValueError(message)
 
 
 def _blocks(inline: bytes | None, version: int | None = None) -> Iterator[Block]:

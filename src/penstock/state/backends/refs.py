@@ -1,4 +1,4 @@
-"""What names a state: its files, its versions, the directories they lie in."""
+"""References to state: its files, versions and directories."""
 
 from __future__ import annotations
 
@@ -9,22 +9,9 @@ import msgspec
 
 from penstock.state.local_dir import HostDir
 
-__all__ = [
-    "FileRef",
-    "LocalSnapshot",
-    "RemotePlace",
-    "StagedName",
-    "StatePlace",
-    "StateRef",
-    "TableFiles",
-]
-
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A state file: its name in the shared directory, the version it leads to, its checksum.
-
-    ``crc`` is the CRC-32 of the file's bytes as they lie there.
-    """
+    """A state file: its name in the shared directory, the version it leads to, size and CRC-32."""
 
     name: str
     version: int
@@ -32,55 +19,55 @@ class FileRef(msgspec.Struct, frozen=True):
     crc: int
 
 
-class TableFiles(msgspec.Struct, frozen=True):
-    """A base made of several immutable files, some of them shared with older bases."""
+class SstFiles(msgspec.Struct, frozen=True):
+    """A base of several immutable RocksDB files, some of them shared with older bases."""
 
     version: int
     files: tuple[FileRef, ...]
 
 
 class StateRef(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One version of a subtask's state; travels in instructions, manifests and checkpoints.
+    """One version of a subtask's state, as instructions, manifests and checkpoints refer to it.
 
-    The version is the base (one file, or tables) plus the deltas in their order, or all of it
-    ``inline``. ``StateRef(0)`` is the empty state a job begins with.
+    The version is the base (one file, or SST files) plus the deltas in their order, or all of it
+    ``inline``. ``StateRef(0)`` is the empty state that a job starts with.
     """
 
     version: int
     base: FileRef | None = None
     deltas: tuple[FileRef, ...] = ()
     inline: bytes | None = None
-    tables: TableFiles | None = None
+    tables: SstFiles | None = None
 
     @property
     def files(self) -> tuple[FileRef, ...]:
-        """Every file this version needs, base first."""
+        """All files of this version, base first."""
         base = () if self.base is None else (self.base,)
         tables = () if self.tables is None else self.tables.files
         return (*base, *tables, *self.deltas)
 
     @property
     def base_version(self) -> int | None:
-        """The version the deltas begin at, None if they begin with nothing."""
+        """The version of the base, None if there is none."""
         if self.tables is not None:
             return self.tables.version
         return None if self.base is None else self.base.version
 
 
 class LocalSnapshot(msgspec.Struct, frozen=True):
-    """A directory on one host that holds a version, unchanging, until a fold has taken it up."""
+    """A directory on one host with an immutable copy of a version, until a compaction uses it."""
 
     path: str
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class StatePlace:
+class StateLocation:
     """The directories of one subtask of one operator.
 
     ``shared_dir`` is the same for all hosts and all attempts of a job: what an older attempt
-    published goes on being used, and names keep apart what two attempts write. ``local_dir``
-    belongs to a host and to one attempt: there a version number means one state only.
+    published stays in use, and file names tell apart what two attempts write. ``local_dir``
+    belongs to a host and to one attempt: a version number means one state only there.
     """
 
     shared_dir: Path
@@ -88,20 +75,20 @@ class StatePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePlace:
-    """A place as the driver names it to a task: where its host keeps state, only a host knows."""
+class UnresolvedStateLocation:
+    """A location as the driver passes it to a task, whose host determines the local directory."""
 
     shared_dir: Path
     local: HostDir
 
-    def here(self) -> StatePlace:
-        """Return the place as it is on the host of the calling process."""
-        return StatePlace(self.shared_dir, self.local.here())
+    def resolve(self) -> StateLocation:
+        """Return the location on the host of the calling process."""
+        return StateLocation(self.shared_dir, self.local.resolve())
 
 
 @dataclass(frozen=True, slots=True)
 class StagedName:
-    """Who staged a file; no two task attempts of a job's life have the same."""
+    """The part of a staged file's name that is unique to a task attempt of a job."""
 
     attempt: str
     batch: int

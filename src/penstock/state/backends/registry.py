@@ -1,19 +1,17 @@
-"""Backends by the name the configuration gives them."""
+"""Creates state backends by their configured name."""
 
 from __future__ import annotations
 
 from penstock.state.backends.base import StateBackend
-from penstock.state.backends.hashmap import HashMapBackend
+from penstock.state.backends.lmdb.backend import HashMapBackend
 from penstock.state.backends.memory import MemoryBackend
-from penstock.state.backends.rocksdb import RocksDbBackend
-
-__all__ = ["backend_named"]
+from penstock.state.backends.rocksdb.backend import RocksDbBackend
 
 
-def backend_named(name: str, step: str = "", incremental: bool = True) -> StateBackend:
-    """Return the backend that `state.backend.type` names; `step` is for its messages.
+def create_state_backend(name: str, step: str = "", incremental: bool = True) -> StateBackend:
+    """Return the backend that `state.backend.type` names; `step` is for its error messages.
 
-    Unless `incremental`, what it folds shares no file with what was folded before.
+    Unless `incremental`, a compaction shares no file with an earlier one.
     """
     if name == "memory":
         return MemoryBackend(step)

@@ -10,26 +10,24 @@ from typing import Self
 from penstock.state.backends.refs import LocalSnapshot, StagedName
 from penstock.state.key_groups import KeyGroupRange
 
-__all__ = ["StateStore"]
-
 
 class StateStore(ABC):
     """One version of a subtask's state, open for reading by one task.
 
-    It shows exactly ``version`` until it is closed, whatever other processes do meanwhile. Keys
-    are never empty; a value may be.
+    It reads exactly ``version`` until it is closed, whatever other processes do meanwhile. Keys are
+    never empty; a value may be.
     """
 
     version: int
     was_rebuilt: bool = False
-    """Whether opening it took all files of the version, for want of a copy that could catch up."""
+    """Whether it was rebuilt from all files of the version, as no local store could catch up."""
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, None if there is none."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return one value, or None, for each key; fastest if the keys are sorted."""
+        """Return a value, or None, for each key; fastest if the keys are sorted."""
         return list(map(self.get, keys))
 
     @abstractmethod
@@ -38,7 +36,7 @@ class StateStore(ABC):
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the entries whose keys begin with ``prefix``, ordered by key."""
-        return self.scan_between(prefix, _behind(prefix))
+        return self.scan_between(prefix, end_of_prefix(prefix))
 
     def scan_key_groups(
         self, table: int, key_groups: KeyGroupRange
@@ -50,16 +48,16 @@ class StateStore(ABC):
         return self.scan_between(start, stop)
 
     def snapshot(self, name: StagedName) -> LocalSnapshot | None:
-        """Keep this version for a fold to take up; the short, synchronous part of a checkpoint.
+        """Take a local snapshot for a compaction; the synchronous phase of a checkpoint.
 
-        Called at most once by the task that has the store open, before it processes. None where
-        a fold needs no more than the files of the ref.
+        Called at most once by the task that has the store open, before it processes. None where a
+        compaction needs only the files of the ref.
         """
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of every file and lock; closing twice does nothing."""
+        """Release all files and locks; closing twice does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -73,8 +71,8 @@ class StateStore(ABC):
         self.close()
 
 
-def _behind(prefix: bytes) -> bytes | None:
-    """Return the least key above all keys with this prefix."""
+def end_of_prefix(prefix: bytes) -> bytes | None:
+    """Return the least key above all keys with this prefix, None if there is none."""
     stripped = prefix.rstrip(b"\xff")
     if not stripped:
         return None

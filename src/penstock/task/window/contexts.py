@@ -1,11 +1,10 @@
-"""What triggers, assigners, evictors and window functions see of the window at hand."""
+"""The contexts of triggers, assigners, evictors and window functions."""
+# ruff: noqa: D102 - the abstract contexts document the methods
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
 from copy import copy
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn
 
 from penstock.datastream.functions import KeyedStateStore, RuntimeContext
 from penstock.datastream.metrics import MetricGroup
@@ -13,51 +12,36 @@ from penstock.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    RawStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.datastream.timerservice import TimerService
 from penstock.datastream.window.assigners import WindowAssigner
 from penstock.datastream.window.evictors import Evictor
 from penstock.datastream.window.trigger import Trigger
 from penstock.datastream.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from penstock.errors import InvalidJobError
-from penstock.state.aggregating_state import KeyedAggregatingState
-from penstock.state.keyed import KeyedStates, WindowStates
-from penstock.state.list_state import KeyedListState
-from penstock.state.reducing_state import KeyedReducingState
-from penstock.task.moment import Moment
+from penstock.state.keyed.aggregating_state import KeyedAggregatingState
+from penstock.state.keyed.list_state import KeyedListState
+from penstock.state.keyed.reducing_state import KeyedReducingState
+from penstock.state.keyed.states import KeyedStates, WindowStates
+from penstock.task.operators.contexts import ClockContext, StateGetters
+from penstock.task.time.timer_service import InternalTimerService, RecordTime
 
-__all__ = ["AssignerContext", "FiringContext", "TriggerContext", "WindowTimers"]
-
-D = TypeVar("D", bound=StateDescriptor)
-
-
-class WindowTimers(Protocol):
-    """Timers of the current key, each with the bytes of its window."""
-
-    @abstractmethod
-    def register_event(self, time: int, namespace: bytes) -> None:
-        """Set an event-time timer."""
-
-    @abstractmethod
-    def register_processing(self, time: int, namespace: bytes) -> None:
-        """Set a processing-time timer."""
-
-    @abstractmethod
-    def delete_event(self, time: int, namespace: bytes) -> None:
-        """Delete an event-time timer."""
-
-    @abstractmethod
-    def delete_processing(self, time: int, namespace: bytes) -> None:
-        """Delete a processing-time timer."""
+_GETTERS: dict[type[StateDescriptor], str] = {
+    ReducingStateDescriptor: "get_reducing_state",
+    AggregatingStateDescriptor: "get_aggregating_state",
+    ListStateDescriptor: "get_list_state",
+    MapStateDescriptor: "get_map_state",
+    ValueStateDescriptor: "get_state",
+}
 
 
-class NamedApart(KeyedStateStore):
-    """States of a scope under names of their own, so that nobody meets another's by chance.
+class SuffixedStateStore(StateGetters, KeyedStateStore):
+    """A state store that adds a suffix to the names of states, so that they never clash.
 
-    A state is found again by its descriptor, which most functions ask with every time.
+    A state is cached by its descriptor, which most functions pass with every call.
     """
 
     def __init__(self, states: KeyedStates, suffix: str) -> None:
@@ -66,57 +50,25 @@ class NamedApart(KeyedStateStore):
         self._known: dict[str, tuple[StateDescriptor, Any]] = {}
 
     def get(self, descriptor: StateDescriptor) -> Any:
-        """Return the state that a descriptor of any kind names."""
-        match descriptor:
-            case ReducingStateDescriptor():
-                return self.get_reducing_state(descriptor)
-            case AggregatingStateDescriptor():
-                return self.get_aggregating_state(descriptor)
-            case ListStateDescriptor():
-                return self.get_list_state(descriptor)
-            case MapStateDescriptor():
-                return self.get_map_state(descriptor)
-            case ValueStateDescriptor():
-                return self.get_state(descriptor)
+        """Return the state of a descriptor of any kind."""
+        for kind, method in _GETTERS.items():
+            if isinstance(descriptor, kind):
+                return self._get_state(method, descriptor)
         message = f"a state is asked for by a descriptor, not by {descriptor!r}"
         raise InvalidJobError(message)
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> Any:
-        """Return a value."""
-        return self._find(state_descriptor, self._states.get_state)
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> Any:
-        """Return a list."""
-        return self._find(state_descriptor, self._states.get_list_state)
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> Any:
-        """Return a map."""
-        return self._find(state_descriptor, self._states.get_map_state)
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> Any:
-        """Return a folded value."""
-        return self._find(state_descriptor, self._states.get_reducing_state)
-
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> Any:
-        """Return an accumulator."""
-        return self._find(state_descriptor, self._states.get_aggregating_state)
-
-    def get_raw_state(self, state_descriptor: RawStateDescriptor) -> Any:
-        """Return bytes."""
-        return self._find(state_descriptor, self._states.get_raw_state)
-
-    def _find(self, descriptor: D, ask: Callable[[D], Any]) -> Any:
+    def _get_state(self, method: str, descriptor: StateDescriptor) -> Any:
         known, state = self._known.get(descriptor.name, (None, None))
         if known is not descriptor:
             named = copy(descriptor)
             named.name += self._suffix
-            state = ask(named)
+            state = getattr(self._states, method)(named)
             self._known[descriptor.name] = descriptor, state
         return state
 
 
 class NoWindowState(KeyedStateStore):
-    """Refuses state per window where windows merge: nobody could say which of theirs stays."""
+    """Refuses state per window where windows merge: there is no rule for merging it."""
 
     def _refuse(self, state_descriptor: Any) -> NoReturn:
         message = (
@@ -130,61 +82,48 @@ class NoWindowState(KeyedStateStore):
 
 
 class TriggerContext(Trigger.OnMergeContext, Evictor.EvictorContext):
-    """The window that a trigger or an evictor is asked about."""
+    """The context of triggers and evictors for the current window."""
 
     def __init__(
-        self,
-        moment: Moment,
-        timers: WindowTimers,
-        states: WindowStates,
-        metrics: MetricGroup,
+        self, timers: InternalTimerService, states: WindowStates, metrics: MetricGroup
     ) -> None:
         self.namespace = b""
-        """The bytes of the window at hand."""
+        """The bytes of the current window."""
         self.merged: list[int] = []
-        """The numbers of the windows that became the one at hand."""
-        self._moment = moment
+        """The numbers of the windows that were merged into the current one."""
         self._timers = timers
         self._states = states
-        self._named = NamedApart(states, "-of-trigger")
+        self._store = SuffixedStateStore(states, "-of-trigger")
         self._metrics = metrics
 
     def get_current_processing_time(self) -> int:
-        """Return processing time."""
-        return self._moment.now()
+        return self._timers.current_processing_time()
 
     def get_metric_group(self) -> MetricGroup:
-        """Return the metrics of the step."""
         return self._metrics
 
     def get_current_watermark(self) -> int:
-        """Return the watermark."""
-        return self._moment.watermark
+        return self._timers.current_watermark()
 
     def register_processing_time_timer(self, time: int) -> None:
-        """Set a timer of the window."""
-        self._timers.register_processing(time, self.namespace)
+        self._timers.register_processing_time_timer(time, self.namespace)
 
     def register_event_time_timer(self, time: int) -> None:
-        """Set a timer of the window."""
-        self._timers.register_event(time, self.namespace)
+        self._timers.register_event_time_timer(time, self.namespace)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Delete a timer of the window."""
-        self._timers.delete_processing(time, self.namespace)
+        self._timers.delete_processing_time_timer(time, self.namespace)
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Delete a timer of the window."""
-        self._timers.delete_event(time, self.namespace)
+        self._timers.delete_event_time_timer(time, self.namespace)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-        """Return a state of the window."""
-        return self._named.get(state_descriptor)
+        return self._store.get(state_descriptor)
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Bring the state of the windows that became this one here."""
-        state = self._named.get(state_descriptor)
-        if not isinstance(state, (KeyedReducingState, KeyedAggregatingState, KeyedListState)):
+        state = self._store.get(state_descriptor)
+        mergeable = (KeyedReducingState, KeyedAggregatingState, KeyedListState)
+        if not isinstance(state, mergeable) or state.ttl is not None:
             message = (
                 f"state {state_descriptor.name!r} cannot be merged: use a list, reducing or "
                 "aggregating state"
@@ -196,48 +135,37 @@ class TriggerContext(Trigger.OnMergeContext, Evictor.EvictorContext):
 
 
 class AssignerContext(WindowAssigner.WindowAssignerContext):
-    """What an assigner may know beside the record."""
+    """The context of a window assigner."""
 
-    def __init__(self, moment: Moment, runtime_context: RuntimeContext) -> None:
-        self._moment = moment
+    def __init__(self, record_time: RecordTime, runtime_context: RuntimeContext) -> None:
+        self._record_time = record_time
         self._runtime_context = runtime_context
 
     def get_current_processing_time(self) -> int:
-        """Return processing time."""
-        return self._moment.now()
+        return self._record_time.now()
 
     def get_runtime_context(self) -> RuntimeContext:
-        """Return the step's context."""
         return self._runtime_context
 
 
-class FiringContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):
-    """The window whose function is called."""
+class FiringContext(
+    ClockContext, ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]
+):
+    """The context of a window function when its window fires or is cleared."""
 
     def __init__(
-        self, moment: Moment, window_state: KeyedStateStore, global_state: KeyedStateStore
+        self, service: TimerService, window_state: KeyedStateStore, global_state: KeyedStateStore
     ) -> None:
         self.current: Any = None
-        self._moment = moment
+        self._service = service
         self._window_state = window_state
         self._global_state = global_state
 
     def window(self) -> Any:
-        """Return the window."""
         return self.current
 
-    def current_processing_time(self) -> int:
-        """Return processing time."""
-        return self._moment.now()
-
-    def current_watermark(self) -> int:
-        """Return the watermark."""
-        return self._moment.watermark
-
     def window_state(self) -> KeyedStateStore:
-        """Return the state of the key and window."""
         return self._window_state
 
     def global_state(self) -> KeyedStateStore:
-        """Return the state of the key."""
         return self._global_state

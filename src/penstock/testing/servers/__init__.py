@@ -1,5 +1,5 @@
-"""Real servers on loopback ports, to be killed: for tests, the demo and the benches.
+"""Real servers on loopback ports, for tests, demos and benchmarks that kill them.
 
-Each one has its own data directory and port, keeps both over kills and restarts, and never
+Each server has its own data directory and port, keeps both across kills and restarts, and never
 outlives the process that started it.
 """

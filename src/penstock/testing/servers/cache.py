@@ -1,16 +1,14 @@
-"""Where fetched servers lie on this machine."""
+"""The directory of fetched servers on this machine."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["servers_directory"]
-
 _DIRECTORY = "PENSTOCK_SERVERS_DIR"
 
 
 def servers_directory() -> Path:
-    """Return the cache of fetched servers: `PENSTOCK_SERVERS_DIR`, or below the user's own."""
+    """Return the cache of fetched servers: `PENSTOCK_SERVERS_DIR`, or in the user's cache."""
     named = os.environ.get(_DIRECTORY)
     return Path(named) if named else Path.home() / ".cache" / "penstock" / "servers"

@@ -1,4 +1,4 @@
-"""A proxy between a client and a server that cuts connections at the worst moment."""
+"""A proxy between a client and a server that cuts connections at chosen requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import Self
 
 from penstock.testing.servers.free_port import LOOPBACK, free_port
 from penstock.testing.servers.request_watch import RequestWatch, Watching
-
-__all__ = ["CuttingProxy", "Loss"]
 
 _CHUNK = 65536
 
@@ -23,17 +21,17 @@ class Loss(Enum):
     """What gets lost when a connection is cut at a request."""
 
     ANSWER = "answer"
-    """The server has done the work and answered; the client never hears of it."""
+    """The server has processed the request and answered; the client never gets the answer."""
     REQUEST = "request"
     """The server never sees the request."""
 
 
 class CuttingProxy:
-    """Listens on a loopback port of its own and passes everything on to a server's port.
+    """Listens on its own loopback port and forwards everything to a server's port.
 
-    `watching` names the requests that `cut_at` counts. Where the server has to advertise the
-    proxy's port the proxy is made first and `target` is set later. While the server is dead, a
-    client's connection is closed as soon as it is made. Runs in threads of this process.
+    `watching` selects the requests that `cut_at` counts. If the server has to advertise the port of
+    the proxy, the proxy is created first and `target` is set later. While the server is down, new
+    connections are closed immediately. Runs in threads of this process.
     """
 
     def __init__(self, target: int = 0, *, watching: Watching | None = None) -> None:
@@ -45,25 +43,21 @@ class CuttingProxy:
         self._refusing = False
         self._loss = Loss.ANSWER
         self._left = 0
-        self._seen = 0
+        self.seen = 0
+        """How many watched requests were seen."""
         self._cut = threading.Event()
         self._links: set[_Link] = set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
 
-    @property
-    def seen(self) -> int:
-        """How many of the watched requests have come by."""
-        return self._seen
-
     def start(self) -> Self:
-        """Listen; from here on clients may come."""
+        """Start to listen."""
         self._listener = socket.create_server((self.host, self.port))
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
         return self
 
     def close(self) -> None:
-        """Stop listening and cut what is connected; may be repeated."""
+        """Stop listening and cut all connections; may be repeated."""
         listener, self._listener = self._listener, None
         if listener is not None:
             with contextlib.suppress(OSError):
@@ -72,45 +66,40 @@ class CuttingProxy:
         self.cut()
 
     def pass_through(self) -> None:
-        """Take back all orders and pass everything on again."""
+        """Forward everything again, without delays, refusals and cuts."""
         with self._lock:
             self._delay, self._refusing, self._left = 0.0, False, 0
 
     def refuse(self) -> None:
-        """Cut all connections and close every new one at once."""
+        """Cut all connections, and close new ones immediately."""
         self._refusing = True
         self.cut()
 
     def cut(self) -> None:
-        """Cut all connections now; new ones are welcome."""
+        """Cut all connections now; new ones are accepted."""
         with self._lock:
             links = list(self._links)
         for link in links:
             link.cut()
 
     def delay(self, seconds: float) -> None:
-        """Hold what passes, each way, for this long."""
+        """Delay everything in both directions."""
         self._delay = seconds
 
     def cut_at(self, nth: int = 1, *, loss: Loss = Loss.ANSWER) -> None:
-        """Cut one connection, once, at the nth watched request from now on, whoever sends it."""
+        """Cut one connection once, at the nth watched request from now on, of any client."""
         with self._lock:
             self._loss, self._left = loss, nth
             self._cut.clear()
 
     def await_cut(self, seconds: float) -> bool:
-        """Wait until the cut that was ordered has happened; false if it has not by then."""
+        """Wait until the connection is cut; False if it was not cut within the timeout."""
         return self._cut.wait(seconds)
 
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -136,75 +125,73 @@ class CuttingProxy:
         with self._lock:
             self._links.add(link)
         if self._refusing:
-            # Said while this connection was being made.
+            # refuse() was called while this connection was being established.
             link.cut()
-        asking = threading.Thread(target=self._ask, args=(link,), daemon=True)
-        asking.start()
-        self._answer(link)
-        asking.join()
+        requests = threading.Thread(target=self._forward_requests, args=(link,), daemon=True)
+        requests.start()
+        self._forward_answers(link)
+        requests.join()
         with self._lock:
             self._links.discard(link)
         link.close()
 
-    def _ask(self, link: _Link) -> None:
-        with link.cut_at_the_end():
+    def _forward_requests(self, link: _Link) -> None:
+        with link.cut_at_end():
             while data := link.client.recv(_CHUNK):
                 time.sleep(self._delay)
-                struck = self._struck(link, data)
-                if struck is Loss.REQUEST:
-                    self._strike(link)
+                loss = self._loss_at(link, data)
+                if loss is Loss.REQUEST:
+                    self._cut_link(link)
                     break
-                # Before the request goes out: its answer may be back at once.
-                link.muted = link.muted or struck is Loss.ANSWER
+                # Before the request is sent: its answer may arrive at once.
+                link.muted = link.muted or loss is Loss.ANSWER
                 link.server.sendall(data)
 
-    def _answer(self, link: _Link) -> None:
-        with link.cut_at_the_end():
+    def _forward_answers(self, link: _Link) -> None:
+        with link.cut_at_end():
             while data := link.server.recv(_CHUNK):
                 time.sleep(self._delay)
-                answered = link.watch is not None and link.watch.answered(data)
+                answered = link.watch is not None and link.watch.on_answer(data)
                 if not link.muted:
                     link.client.sendall(data)
                 elif answered:
-                    self._strike(link)
+                    self._cut_link(link)
 
-    def _strike(self, link: _Link) -> None:
+    def _cut_link(self, link: _Link) -> None:
         link.cut()
         self._cut.set()
 
-    def _struck(self, link: _Link, data: bytes) -> Loss | None:
-        """Count the watched requests in these bytes; say what is lost if one is to be cut."""
+    def _loss_at(self, link: _Link, data: bytes) -> Loss | None:
+        """Count the watched requests in these bytes; return what is lost if one is to be cut."""
         if link.watch is None:
             return None
-        requests = link.watch.asked(data)
+        requests = link.watch.on_request(data)
         with self._lock:
-            self._seen += requests
-            struck = 0 < self._left <= requests
+            self.seen += requests
+            is_reached = 0 < self._left <= requests
             self._left = max(0, self._left - requests)
-            return self._loss if struck else None
+            return self._loss if is_reached else None
 
 
+@dataclass(eq=False)
 class _Link:
-    """One client's connection and the one to the server that belongs to it."""
+    """The connection of one client, and the corresponding one to the server."""
 
-    def __init__(
-        self, client: socket.socket, server: socket.socket, watch: RequestWatch | None
-    ) -> None:
-        self.client = client
-        self.server = server
-        self.watch = watch
-        self.muted = False
-        """The client is not to hear anything any more."""
+    client: socket.socket
+    server: socket.socket
+    watch: RequestWatch | None
+    muted: bool = False
+    """Whether the client must not get any more answers."""
 
     def cut(self) -> None:
-        """Wake both threads; they find their sockets at an end."""
+        """Shut both sockets down, which ends both threads."""
         for end in (self.client, self.server):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
     @contextlib.contextmanager
-    def cut_at_the_end(self) -> Iterator[None]:
-        """Take an error of either socket for the end of both."""
+    def cut_at_end(self) -> Iterator[None]:
+        """Cut both connections when either has ended or failed."""
         try:
             with contextlib.suppress(OSError):
                 yield
@@ -212,6 +199,6 @@ class _Link:
             self.cut()
 
     def close(self) -> None:
-        """Let go of both sockets, once no thread uses them."""
+        """Close both sockets, once no thread uses them."""
         self.client.close()
         self.server.close()

@@ -1,4 +1,4 @@
-"""A loopback port that stays free while its server is dead."""
+"""Finds a loopback port that stays free while its server is down."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import socket
 
 from penstock.errors import ServerError
 
-__all__ = ["LOOPBACK", "free_port"]
-
 LOOPBACK = "127.0.0.1"
-# Below the ports that the kernel gives to outgoing connections: one of those could sit on the port
-# of a killed server when it comes back.
+# Below the ephemeral ports of the kernel: an outgoing connection could otherwise occupy the port
+# of a killed server when it is started again.
 _FIRST, _LAST = 20000, 32000
 _TRIES = 200
 
 
 def free_port() -> int:
-    """Return a port nobody listens on, to be bound soon."""
+    """Return a port on which no process listens, to be bound soon."""
     for _ in range(_TRIES):
         port = random.SystemRandom().randint(_FIRST, _LAST)
         with socket.socket() as probe:

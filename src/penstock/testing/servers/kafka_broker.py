@@ -1,11 +1,10 @@
-"""A real Kafka broker, alone in its cluster."""
+"""A real Kafka broker, the only one of its cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import time
 import uuid
@@ -18,15 +17,13 @@ from penstock.testing.servers.free_port import free_port
 from penstock.testing.servers.kafka_files import KafkaFiles
 from penstock.testing.servers.server_process import ServerProcess
 
-__all__ = ["LIGHT_JVM", "KafkaBroker"]
-
 LIGHT_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _ANSWER_SECONDS = 3.0
 _PROBE_SECONDS = 2.0
 _RETRY_SECONDS = 0.05
-# How a broker refuses that is there and will serve; without any broker that is not fenced, the
-# controller calls one copy too many.
-_PASSING = frozenset(
+# Errors of a broker that is not ready yet. While all brokers are fenced, the controller reports an
+# invalid replication factor.
+_TRANSIENT = frozenset(
     {
         "INVALID_REPLICATION_FACTOR",
         "LEADER_NOT_AVAILABLE",
@@ -44,10 +41,10 @@ _PASSING = frozenset(
 class KafkaBroker(ServerProcess):
     """Kafka in KRaft mode: broker and controller in one process, one copy of everything.
 
-    Clients use `bootstrap`. With `advertised` the broker sends them on to that port instead of its
-    own: the port of a proxy in front of it. `direct` always leads to the broker itself; what the
-    broker says to itself goes there too. `properties` win over the settings made here. Topics
-    are made by `create_topic`, never by a mere mention.
+    Clients use `bootstrap`. With `advertised` the broker advertises that port instead of its own:
+    the port of a proxy before it. `direct` is always the broker itself, also for its internal
+    requests. `properties` win over the defaults here. Topics are not created automatically, only
+    by `create_topic`.
     """
 
     name = "Kafka"
@@ -79,11 +76,11 @@ class KafkaBroker(ServerProcess):
 
     @property
     def direct(self) -> str:
-        """An address whose clients stay with the broker, whatever it advertises."""
+        """An address that leads to the broker itself, whatever it advertises."""
         return f"{self.host}:{self._internal}"
 
     def create_topic(self, name: str, partitions: int = 1, **config: object) -> str:
-        """Create a topic and return its name once it can be written; an error if there is one.
+        """Create a topic, which must not exist, and return its name once it can be written.
 
         `config` are topic settings with `_` for `.`, as in `cleanup_policy="compact"`.
         """
@@ -102,7 +99,7 @@ class KafkaBroker(ServerProcess):
             try:
                 admin.create_topics([topic], request_timeout=_ANSWER_SECONDS)[name].result()
             except KafkaException as error:
-                # Asked for before, it is there and only the answer was late.
+                # An earlier request created it, and only its answer was late.
                 if not asked_before or error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                     raise
             return True
@@ -111,26 +108,28 @@ class KafkaBroker(ServerProcess):
             known = admin.list_topics(name, timeout=_ANSWER_SECONDS).topics[name].partitions
             return len(known) == partitions and all(part.leader >= 0 for part in known.values())
 
-        self._insist(is_made, f"does not make topic {name!r}")
-        self._insist(is_led, f"has no leader for the {partitions} partitions of topic {name!r}")
+        self._retry(is_made, f"does not create topic {name!r}")
+        self._retry(is_led, f"has no leader for the {partitions} partitions of topic {name!r}")
         return name
 
-    def _insist(self, is_done: Callable[[Any], bool], failing: str) -> None:
-        """Ask until something is done, with a new client each time."""
+    def _retry(self, is_done: Callable[[Any], bool], failing: str) -> None:
+        """Retry until something is done, with a new client each time."""
         from confluent_kafka import KafkaException
 
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.start_timeout_s
         while True:
             trouble = ""
             try:
                 if is_done(self._admin()):
                     return
             except KafkaException as error:
-                if error.args[0].name() not in _PASSING:
+                if error.args[0].name() not in _TRANSIENT:
                     raise
                 trouble = f" ({error.args[0].str()})"
             if time.monotonic() > deadline or not self.running:
-                how_long = f"after {self.patience:.0f} s" if self.running else "and has ended"
+                how_long = (
+                    f"after {self.start_timeout_s:.0f} s" if self.running else "and has ended"
+                )
                 raise ServerNotReadyError(
                     self.name, f"{failing}{trouble} {how_long}", self.log_tail()
                 )
@@ -147,7 +146,7 @@ class KafkaBroker(ServerProcess):
         (self.directory / "server.properties").write_text(lines)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = self._java("kafka.tools.StorageTool", "format", "--ignore-formatted")
-        # With `=`: every 64th id begins with a dash, and would be taken for an option.
+        # With `=`: one id in 64 starts with a dash and would be parsed as an option.
         arguments = [f"--cluster-id={cluster}", "--config", "server.properties"]
         done = subprocess.run(
             [*tool, *arguments], cwd=self.directory, capture_output=True, text=True, check=False
@@ -184,11 +183,11 @@ class KafkaBroker(ServerProcess):
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # A killed broker is let in again only when its old session has run out.
+            # A killed broker can register again only when its old session has expired.
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "2500",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-            # Tests write records of any time, and expect to find them.
+            # Tests write records with any timestamp, which must not expire.
             "log.retention.ms": "-1",
             "log.cleaner.dedupe.buffer.size": "4194304",
             "num.network.threads": "2",
@@ -217,19 +216,15 @@ class KafkaBroker(ServerProcess):
         ]
 
     def _answers(self) -> bool:
-        try:
-            socket.create_connection((self.host, self.port), timeout=1.0).close()
-        except OSError:
-            return False
         with contextlib.suppress(Exception):
             return self._takes_topics()
         return False
 
     def _takes_topics(self) -> bool:
-        """Tell whether the controller has this broker among those that work, and it knows that.
+        """Return whether the controller considers this broker active.
 
-        The controller answers behind all that it was told before, and so does not count on a
-        broker whose session has run out; a fenced one still listens and answers.
+        A fenced broker still listens and answers. The controller processes the request after all
+        earlier ones, so it does not count a broker whose session has expired.
         """
         from confluent_kafka.cimpl import NewTopic
 
@@ -237,15 +232,15 @@ class KafkaBroker(ServerProcess):
         if not _names_a_broker(admin, _PROBE_SECONDS):
             return False
         probe = NewTopic(name, num_partitions=1, replication_factor=1)
-        asked = admin.create_topics([probe], validate_only=True, request_timeout=_PROBE_SECONDS)
-        asked[name].result()
+        answers = admin.create_topics([probe], validate_only=True, request_timeout=_PROBE_SECONDS)
+        answers[name].result()
         return True
 
 
 def _names_a_broker(admin: Any, seconds: float) -> bool:
-    """Tell whether a client knows whom to ask.
+    """Return whether a client has learned of a broker.
 
-    One that is told of nobody, as a broker does while it is fenced, waits for a controller without
-    ever asking again.
+    A client that learned of none, as from a fenced broker, waits for a controller and never asks
+    again.
     """
     return bool(admin.list_topics(timeout=seconds).brokers)

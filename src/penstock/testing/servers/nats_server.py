@@ -12,14 +12,12 @@ from penstock.errors import MissingServerError
 from penstock.testing.servers.cache import servers_directory
 from penstock.testing.servers.server_process import ServerProcess
 
-__all__ = ["NatsServer", "nats_binary"]
-
 _PROGRAM = "nats-server"
 
 
 def nats_binary() -> Path:
-    """Return the program: the system's, else the one `make setup-nats` fetched."""
-    # Debian puts it where the PATH of a plain user does not lead.
+    """Return the server program: the system's, or the one that `make setup-nats` fetched."""
+    # Debian installs it in a directory that is not on the PATH of a normal user.
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))
     fetched = servers_directory() / "nats" / "usr" / "sbin" / _PROGRAM
     if (found := shutil.which(_PROGRAM, path=path)) is not None:
@@ -31,7 +29,7 @@ def nats_binary() -> Path:
 
 
 class NatsServer(ServerProcess):
-    """NATS on a loopback port, its streams in files of its own directory."""
+    """NATS on a loopback port, with its streams in files of its own directory."""
 
     name = "NATS"
 
@@ -41,7 +39,7 @@ class NatsServer(ServerProcess):
 
     @property
     def url(self) -> str:
-        """Where clients connect to."""
+        """The URL for clients."""
         return f"nats://{self.host}:{self.port}"
 
     def _prepare(self) -> None:

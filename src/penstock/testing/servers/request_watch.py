@@ -1,12 +1,10 @@
-"""What a cutting proxy looks for among the bytes of one connection."""
+"""Finds requests of one kind, and their answers, in the bytes of a connection."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
 from typing import Protocol
-
-__all__ = ["KAFKA_END_TXN", "RequestWatch", "Watching", "kafka_request", "request_with"]
 
 KAFKA_END_TXN = 26
 _LENGTH = struct.Struct(">i")
@@ -15,17 +13,17 @@ _ANSWER = struct.Struct(">i")
 
 
 class RequestWatch(Protocol):
-    """Sees all bytes of one connection and finds one kind of request and the answer to it.
+    """Sees all bytes of one connection and finds requests of one kind and their answers.
 
-    `asked` and `answered` are called by two threads, but never for an answer before its request.
+    Two threads call `on_request` and `on_answer`, but never for an answer before its request.
     """
 
-    def asked(self, data: bytes) -> int:
-        """Take the next bytes from the client; return how many watched requests end in them."""
+    def on_request(self, data: bytes) -> int:
+        """Process the next bytes of the client; return how many watched requests end in them."""
         ...
 
-    def answered(self, data: bytes) -> bool:
-        """Take the next bytes from the server; true once the last watched request is answered."""
+    def on_answer(self, data: bytes) -> bool:
+        """Process the next bytes of the server; True once the last watched request is answered."""
         ...
 
 
@@ -33,15 +31,15 @@ Watching = Callable[[], RequestWatch]
 
 
 def request_with(needle: bytes) -> Watching:
-    """Watch for requests that hold these bytes, as PostgreSQL's hold their SQL.
+    """Watch for requests that contain these bytes, for example SQL in requests to PostgreSQL.
 
-    The bytes that arrive next from the server count as the answer.
+    The next bytes of the server count as the answer.
     """
     return lambda: _BytesWatch(needle)
 
 
 def kafka_request(api_key: int) -> Watching:
-    """Watch for Kafka requests of one kind, by the number its protocol gives them."""
+    """Watch for Kafka requests with an API key."""
     return lambda: _KafkaWatch(api_key)
 
 
@@ -50,61 +48,49 @@ class _BytesWatch:
         self._needle = needle
         self._kept = b""
 
-    def asked(self, data: bytes) -> int:
+    def on_request(self, data: bytes) -> int:
         text = self._kept + data
-        # Too short to hold the needle once more, long enough to hold all but its end.
+        # Shorter than the needle by one byte, so that nothing is counted twice.
         self._kept = text[max(0, len(text) - len(self._needle) + 1) :]
         return text.count(self._needle)
 
-    def answered(self, data: bytes) -> bool:
+    def on_answer(self, data: bytes) -> bool:
         return True
 
 
 class _KafkaWatch:
-    """Cuts both directions into frames: a length, then a header with the correlation id."""
+    """Splits both directions into frames: a length, then a header with the correlation id."""
 
     def __init__(self, api_key: int) -> None:
         self._api_key = api_key
-        self._asked = _Frames(_REQUEST.size)
-        self._answered = _Frames(_ANSWER.size)
+        self._requests = _Frames(_REQUEST.size)
+        self._answers = _Frames(_ANSWER.size)
         self._correlation: int | None = None
 
-    def asked(self, data: bytes) -> int:
-        requests = [_REQUEST.unpack(head) for head in self._asked.feed(data)]
+    def on_request(self, data: bytes) -> int:
+        requests = [_REQUEST.unpack(head) for head in self._requests.feed(data)]
         watched = [correlation for api_key, _, correlation in requests if api_key == self._api_key]
         self._correlation = watched[-1] if watched else self._correlation
         return len(watched)
 
-    def answered(self, data: bytes) -> bool:
-        answers = [_ANSWER.unpack(head)[0] for head in self._answered.feed(data)]
+    def on_answer(self, data: bytes) -> bool:
+        answers = [_ANSWER.unpack(head)[0] for head in self._answers.feed(data)]
         return self._correlation in answers
 
 
 class _Frames:
-    """Finds the frames in a stream of bytes, keeping of each only how it begins."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self, head: int) -> None:
         self._head = head
         self._begun = bytearray()
-        self._missing = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the head of every frame that ends in `data`."""
-        at = 0
-        while at < len(data):
-            wanted = _LENGTH.size + self._head - len(self._begun)
-            if wanted > 0:
-                taken = data[at : at + wanted]
-                self._begun += taken
-                at += len(taken)
-                if len(taken) < wanted:
-                    return
-                self._missing = _LENGTH.unpack_from(self._begun)[0] - self._head
-            step = min(self._missing, len(data) - at)
-            at += step
-            self._missing -= step
-            if self._missing > 0:
+        self._begun += data
+        while len(self._begun) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._begun)[0]
+            if len(self._begun) < end:
                 return
-            head = bytes(self._begun[_LENGTH.size :])
-            self._begun.clear()
-            yield head
+            yield bytes(self._begun[_LENGTH.size : _LENGTH.size + self._head])
+            del self._begun[:end]

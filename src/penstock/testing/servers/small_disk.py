@@ -1,4 +1,4 @@
-"""A disk that is soon full."""
+"""A small file system that tests can fill up."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from pathlib import Path
 
 from penstock.errors import MissingServerError
 
-__all__ = ["SmallDisk", "small_disk"]
-
 _BLOCK = bytes(65536)
 
 
 class SmallDisk:
-    """A directory on a disk of its own, which can be filled up and freed again."""
+    """A directory on its own file system, which can be filled up and freed again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._ballast = path / "ballast"
 
     def fill(self) -> None:
-        """Take all the room that is left; may be repeated."""
+        """Use all remaining space; may be repeated."""
         with self._ballast.open("ab", buffering=0) as file:
             block = _BLOCK
             while block:
@@ -33,15 +31,15 @@ class SmallDisk:
                     block = block[: len(block) // 2]
 
     def free(self) -> None:
-        """Give the room back; may be repeated."""
+        """Free the space again; may be repeated."""
         self._ballast.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def small_disk(megabytes: int) -> Iterator[SmallDisk]:
-    """Give a disk that holds this much and no more, until the end of the block.
+    """Mount a file system of this size until the end of the block.
 
-    It is memory (tmpfs), so it takes the right to mount. Servers that use it have to be gone when
+    It is a tmpfs, so the process needs the right to mount. Servers that use it must have ended when
     the block ends.
     """
     place = Path(tempfile.mkdtemp(prefix="penstock-small-disk-"))

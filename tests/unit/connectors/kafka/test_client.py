@@ -7,7 +7,7 @@ from penstock.connectors.kafka.client import KafkaProperties, confluent, new_con
 from penstock.errors import RuntimeSetupError
 
 
-def test_properties_of_java_get_librdkafka_names() -> None:
+def test_java_properties_get_librdkafka_names() -> None:
     properties = KafkaProperties(
         {
             "bootstrap.servers": "a:1",
@@ -28,7 +28,7 @@ def test_properties_of_java_get_librdkafka_names() -> None:
     }
 
 
-def test_what_librdkafka_does_not_know_is_left_out() -> None:
+def test_properties_unknown_to_librdkafka_are_ignored() -> None:
     properties = KafkaProperties(
         {
             "key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer",
@@ -43,7 +43,7 @@ def test_what_librdkafka_does_not_know_is_left_out() -> None:
     assert properties.for_librdkafka() == {"session.timeout.ms": "6000"}
 
 
-def test_a_bad_value_is_kept_for_the_client_to_refuse() -> None:
+def test_an_invalid_value_is_left_for_the_client_to_reject() -> None:
     properties = KafkaProperties({"session.timeout.ms": "soon"})
     assert properties.for_librdkafka() == {"session.timeout.ms": "soon"}
     with pytest.raises(Exception, match=r"session\.timeout\.ms"):
@@ -54,13 +54,15 @@ def test_a_bad_value_is_kept_for_the_client_to_refuse() -> None:
 def test_a_plain_jaas_login_becomes_user_and_password(password: str) -> None:
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     jaas = f'{module} required username="alice" password={password};'
-    told = KafkaProperties({"sasl.jaas.config": jaas, "sasl.mechanism": "PLAIN"}).for_librdkafka()
-    assert told["sasl.username"] == "alice"
-    assert told["sasl.password"] == ('s3 "cret;' if '"' in password else "s3cret")
-    assert told["sasl.mechanism"] == "PLAIN"
+    translated = KafkaProperties(
+        {"sasl.jaas.config": jaas, "sasl.mechanism": "PLAIN"}
+    ).for_librdkafka()
+    assert translated["sasl.username"] == "alice"
+    assert translated["sasl.password"] == ('s3 "cret;' if '"' in password else "s3cret")
+    assert translated["sasl.mechanism"] == "PLAIN"
 
 
-def test_another_jaas_login_is_left_out() -> None:
+def test_other_jaas_logins_are_ignored() -> None:
     jaas = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;"
     assert KafkaProperties({"sasl.jaas.config": jaas}).for_librdkafka() == {}
 
@@ -71,7 +73,7 @@ def test_hostname_checks_are_switched_off_in_both_spellings() -> None:
     assert KafkaProperties({name: "https"}).for_librdkafka() == {name: "https"}
 
 
-def test_spark_gets_all_but_what_it_refuses() -> None:
+def test_spark_gets_all_properties_but_those_it_rejects() -> None:
     properties = KafkaProperties(
         {
             "bootstrap.servers": "a:1",
@@ -92,14 +94,12 @@ def test_spark_gets_all_but_what_it_refuses() -> None:
     }
 
 
-def test_properties_are_strings_as_java_writes_them_and_travel_to_tasks() -> None:
+def test_properties_are_strings_as_in_java_and_can_be_pickled() -> None:
     properties = KafkaProperties({"enable.idempotence": True, "linger.ms": 5})
     assert dict(properties) == {"enable.idempotence": "true", "linger.ms": "5"}
     assert cloudpickle.loads(cloudpickle.dumps(properties)) == properties
-    assert properties.with_values({"linger.ms": 7})["linger.ms"] == "7"
-    assert (
-        properties.with_values({"linger.ms": 7}).with_defaults({"linger.ms": 8})["linger.ms"] == "7"
-    )
+    assert KafkaProperties({**properties, "linger.ms": 7})["linger.ms"] == "7"
+    assert properties.with_defaults({"linger.ms": 8})["linger.ms"] == "5"
     assert properties.with_defaults({"queued.min.messages": 8})["queued.min.messages"] == "8"
     assert properties["linger.ms"] == "5"
 
@@ -122,7 +122,7 @@ def test_secrets_are_not_shown(name: str) -> None:
     assert "'linger.ms': '5'" in shown
 
 
-def test_a_missing_client_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(RuntimeSetupError, match=r"pip install 'penstock\[kafka\]'"):
+    with pytest.raises(RuntimeSetupError, match=r"pip install '/path/to/penstock\[kafka\]'"):
         confluent()

@@ -11,20 +11,19 @@ from penstock.common.event_time import MIN_WATERMARK, NO_TIMESTAMP
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.window.operation import WindowOperation
-from penstock.state.backends.base import StagedName, StatePlace, StateRef
 from penstock.state.backends.memory import MemoryBackend
+from penstock.state.backends.refs import StagedName, StateLocation, StateRef
 from penstock.state.key_groups import KeyGroupRange, key_group, routed_key
-from penstock.state.keyed import KeyedStates
+from penstock.state.keyed.states import KeyedStates
 from penstock.state.keys import KeyCodec
-from penstock.task.context import SubtaskFacts, TaskRuntimeContext
 from penstock.task.messages import NextTimers
-from penstock.task.moment import Moment
-from penstock.task.timer_service import Timers
+from penstock.task.operators.contexts import SubtaskInfo, TaskRuntimeContext
+from penstock.task.time.timer_service import InternalTimerService, RecordTime
 from penstock.task.window.grouped import grouped
-from penstock.task.window.operator import WindowOperator, WindowParts
+from penstock.task.window.operator import WindowOperator, WindowOperatorContext
 
-PLACE = StatePlace(Path("/nowhere"), Path("/nowhere"))
-FACTS = SubtaskFacts("window", 0, 1, 128, 0, {})
+PLACE = StateLocation(Path("/nowhere"), Path("/nowhere"))
+FACTS = SubtaskInfo("window", 0, 1, 128, 0, {})
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Event:
 
 @dataclass
 class Out:
-    """What came out, with the event time it was given."""
+    """A result with its event time."""
 
     time: int
     value: Any
@@ -65,7 +64,7 @@ class Windows:
     def batch(
         self, events: Sequence[Event], watermark: int | None = None, publish: bool = True
     ) -> list[Out]:
-        """Run a micro-batch, behind which the watermark is as given; return what comes out."""
+        """Run a micro-batch that ends with a watermark; return the results."""
         states = self._states
         codec = states.codec
         keys = list(dict.fromkeys(codec.encode(event.key) for event in events))
@@ -74,17 +73,16 @@ class Windows:
         states.bind(store, list(routed))
         numbers = [keys.index(codec.encode(event.key)) for event in events]
         out: list[Out] = []
-        moment = _Stopped(self.watermark, self.now)
-        timers = Timers(states, self._first, KeyGroupRange(0, 128))
-        parts = WindowParts(
+        record_time = _Stopped(self.watermark, self.now)
+        timers = InternalTimerService(states, self._first, KeyGroupRange(0, 128), record_time)
+        parts = WindowOperatorContext(
             name="window",
             operation=self._operation,
             states=states,
             timers=timers,
-            moment=moment,
             runtime_context=TaskRuntimeContext(FACTS, states),
-            out=lambda value: out.append(Out(moment.timestamp, value)),
-            late_is_taken=self._operation.late_tag is not None,
+            out=lambda value: out.append(Out(record_time.timestamp, value)),
+            has_late_output=self._operation.late_tag is not None,
         )
         operator = WindowOperator(parts)
         for time, namespace in timers.due(TimeDomain.PROCESSING_TIME, self.now):
@@ -93,11 +91,13 @@ class Windows:
         group = grouped(parts, operator) if self._group else None
         self.was_grouped = group is not None and group.run(numbers, times, values)
         if not self.was_grouped:
-            for states.current, moment.timestamp, value in zip(numbers, times, values, strict=True):
+            for states.current, record_time.timestamp, value in zip(
+                numbers, times, values, strict=True
+            ):
                 operator.process(value)
-        moment.timestamp = NO_TIMESTAMP
+        record_time.timestamp = NO_TIMESTAMP
         if watermark is not None:
-            moment.watermark = watermark
+            record_time.watermark = watermark
             for time, namespace in timers.due(TimeDomain.EVENT_TIME, watermark):
                 operator.on_event_time(time, namespace)
         first = timers.first()
@@ -109,7 +109,7 @@ class Windows:
             staged = self._backend.stage(PLACE, delta, StagedName("a", version, 0, 0, 0), version)
             self._ref = self._backend.publish(self._ref, version, staged)
             self._first = first
-            self.watermark = moment.watermark
+            self.watermark = record_time.watermark
         else:
             self._states = self._fresh()
         return out
@@ -123,8 +123,8 @@ class Windows:
         return KeyedStates("window", KeyCodec(step="window"))
 
 
-class _Stopped(Moment):
-    """A moment whose clock stands still."""
+class _Stopped(RecordTime):
+    """A clock of processing time that stands still."""
 
     def now(self) -> int:
         return self.started

@@ -1,6 +1,6 @@
 """What windows have to give, worked out the long way: all records kept, nothing clever.
 
-The watermark stands still while the records of a micro-batch come, and moves behind them.
+The watermark stands still while the records of a micro-batch come, and moves after them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Fired = tuple[Any, int, int, tuple[Any, ...]]
 
 
 @dataclass
-class Given:
-    """What a micro-batch gives: results while records come, results behind them, late records."""
+class Output:
+    """The output of a micro-batch: results during its records, results after them, late records."""
 
     at_once: list[Fired] = field(default_factory=list)
-    behind: list[Fired] = field(default_factory=list)
+    after: list[Fired] = field(default_factory=list)
     late: list[Any] = field(default_factory=list)
 
 
@@ -33,8 +33,8 @@ class SlicedModel:
         self._held: dict[tuple[Any, int], list[Any]] = {}
         self._watermark = -(2**63)
 
-    def batch(self, events: Sequence[Event], watermark: int) -> Given:
-        given, before = Given(), self._watermark
+    def batch(self, events: Sequence[Event], watermark: int) -> Output:
+        output, before = Output(), self._watermark
         for event in events:
             taken = False
             for start in range(event.time, event.time - self._size, -1):
@@ -45,17 +45,17 @@ class SlicedModel:
                     taken = True
                     self._held.setdefault((event.key, start), []).append(event.value)
                     if last <= before:
-                        given.at_once.append(self._fired(event.key, start))
+                        output.at_once.append(self._fired(event.key, start))
             if not taken and event.time + self._lateness <= before:
-                given.late.append(event.value)
+                output.late.append(event.value)
         for key, start in list(self._held):
             last = start + self._size - 1
             if before < last <= watermark:
-                given.behind.append(self._fired(key, start))
+                output.after.append(self._fired(key, start))
             if last + self._lateness <= watermark:
                 del self._held[key, start]
         self._watermark = watermark
-        return given
+        return output
 
     def _fired(self, key: Any, start: int) -> Fired:
         return key, start, start + self._size, tuple(sorted(self._held[key, start]))
@@ -117,32 +117,32 @@ class ContinuousModel:
         self._next: dict[tuple[Any, int], int] = {}
         self._watermark = -(2**63)
 
-    def batch(self, events: Sequence[Event], watermark: int) -> Given:
-        given, before = Given(), self._watermark
+    def batch(self, events: Sequence[Event], watermark: int) -> Output:
+        output, before = Output(), self._watermark
         for event in events:
             window = event.key, event.time - event.time % self._size
             last = window[1] + self._size - 1
             if last + self._lateness <= before:
-                given.late.append(event.value)
+                output.late.append(event.value)
                 continue
             self._held.setdefault(window, []).append(event.value)
             if last <= before:
-                given.at_once.append(self._fired(window))
+                output.at_once.append(self._fired(window))
             else:
                 after = event.time - event.time % self._interval + self._interval
                 self._next.setdefault(window, after)
         for window in list(self._held):
             last = window[1] + self._size - 1
             while window in self._next and self._next[window] <= min(watermark, last - 1):
-                given.behind.append(self._fired(window))
+                output.after.append(self._fired(window))
                 self._next[window] += self._interval
             if before < last <= watermark:
-                given.behind.append(self._fired(window))
+                output.after.append(self._fired(window))
             if last + self._lateness <= watermark:
                 del self._held[window]
                 self._next.pop(window, None)
         self._watermark = watermark
-        return given
+        return output
 
     def _fired(self, window: tuple[Any, int]) -> Fired:
         key, start = window
@@ -150,7 +150,7 @@ class ContinuousModel:
 
 
 class SessionModel:
-    """Sessions: the records that hang together, each within a gap behind another."""
+    """Sessions: records that are each within a gap of another."""
 
     def __init__(self, gap: Callable[[Event], int], lateness: int) -> None:
         self._gap = gap
@@ -158,29 +158,29 @@ class SessionModel:
         self._held: dict[Any, list[Event]] = {}
         self._watermark = -(2**63)
 
-    def batch(self, events: Sequence[Event], watermark: int) -> Given:
-        given, before = Given(), self._watermark
+    def batch(self, events: Sequence[Event], watermark: int) -> Output:
+        output, before = Output(), self._watermark
         for event in events:
             held = self._held.get(event.key, [])
             (session,) = [s for s in self._sessions([*held, event]) if any(e is event for e in s)]
             last = self._end(session) - 1
             if last + self._lateness <= before:
                 if event.time + self._lateness <= before:
-                    given.late.append(event.value)
+                    output.late.append(event.value)
                 continue
             self._held[event.key] = [*held, event]
             if last <= before:
-                given.at_once.append(self._fired(session))
+                output.at_once.append(self._fired(session))
         for key, held in list(self._held.items()):
             for session in self._sessions(held):
                 last = self._end(session) - 1
                 if before < last <= watermark:
-                    given.behind.append(self._fired(session))
+                    output.after.append(self._fired(session))
                 if last + self._lateness <= watermark:
                     gone = {id(event) for event in session}
                     self._held[key] = [e for e in self._held[key] if id(e) not in gone]
         self._watermark = watermark
-        return given
+        return output
 
     def _sessions(self, events: list[Event]) -> list[list[Event]]:
         sessions: list[list[Event]] = []

@@ -13,7 +13,7 @@ from penstock.datastream.window import (
     TimeWindow,
     TimeWindowSerializer,
 )
-from penstock.state.window_bytes import encoding_for
+from penstock.state.window_encoding import encoding_for
 from penstock.task.window.merging import Merge, MergingWindowSet
 
 ENCODING = encoding_for(TimeWindowSerializer())
@@ -27,7 +27,7 @@ class DictState(dict[Any, Any]):
 
 
 class OwnSessions(EventTimeSessionWindows):
-    """Sessions of a program's own, which are asked what to merge."""
+    """A custom session assigner that decides what to merge."""
 
 
 def windows(state: Any, kind: type[Any] = EventTimeSessionWindows) -> MergingWindowSet:
@@ -40,7 +40,7 @@ def contents_of(in_flight: MergingWindowSet, window: TimeWindow) -> TimeWindow |
     return None if found is None else ENCODING.decode(found)
 
 
-class Told(list[Merge]):
+class Merges(list[Merge]):
     def __call__(self, merge: Merge) -> None:
         self.append(merge)
 
@@ -58,71 +58,71 @@ def merge(
     )
 
 
-def add(in_flight: MergingWindowSet, start: int, end: int, told: Told) -> TimeWindow:
-    window, namespace = in_flight.add(TimeWindow(start, end), told)
+def add(in_flight: MergingWindowSet, start: int, end: int, merges: Merges) -> TimeWindow:
+    window, namespace = in_flight.add(TimeWindow(start, end), merges)
     assert ENCODING.decode(namespace) == window
     assert isinstance(window, TimeWindow)
     return window
 
 
-def test_a_window_apart_from_all_others_keeps_its_own_contents() -> None:
-    told, in_flight = Told(), windows(DictState())
-    assert add(in_flight, 0, 10, told) == TimeWindow(0, 10)
-    assert add(in_flight, 11, 20, told) == TimeWindow(11, 20)
+def test_a_separate_window_keeps_its_own_contents() -> None:
+    merges, in_flight = Merges(), windows(DictState())
+    assert add(in_flight, 0, 10, merges) == TimeWindow(0, 10)
+    assert add(in_flight, 11, 20, merges) == TimeWindow(11, 20)
     assert contents_of(in_flight, TimeWindow(11, 20)) == TimeWindow(11, 20)
-    assert told == []
+    assert merges == []
 
 
 def test_a_window_inside_of_another_changes_nothing() -> None:
-    told, in_flight = Told(), windows(DictState())
-    add(in_flight, 0, 10, told)
-    assert add(in_flight, 2, 8, told) == TimeWindow(0, 10)
-    assert add(in_flight, 0, 10, told) == TimeWindow(0, 10)
-    assert told == []
+    merges, in_flight = Merges(), windows(DictState())
+    add(in_flight, 0, 10, merges)
+    assert add(in_flight, 2, 8, merges) == TimeWindow(0, 10)
+    assert add(in_flight, 0, 10, merges) == TimeWindow(0, 10)
+    assert merges == []
 
 
 def test_a_window_that_grows_keeps_its_contents_where_they_are() -> None:
-    told, in_flight = Told(), windows(DictState())
+    merges, in_flight = Merges(), windows(DictState())
     first, grown = TimeWindow(0, 10), TimeWindow(0, 15)
-    add(in_flight, 0, 10, told)
-    assert add(in_flight, 10, 15, told) == grown
+    add(in_flight, 0, 10, merges)
+    assert add(in_flight, 10, 15, merges) == grown
     assert contents_of(in_flight, grown) == first
     assert contents_of(in_flight, first) is None
-    assert told == [merge(grown, [first], first)]
+    assert merges == [merge(grown, [first], first)]
 
 
-def test_a_window_between_two_brings_their_contents_together_under_the_earlier() -> None:
-    told, in_flight = Told(), windows(DictState())
+def test_a_window_between_two_merges_their_contents_into_the_earlier_one() -> None:
+    merges, in_flight = Merges(), windows(DictState())
     late, early, whole = TimeWindow(20, 30), TimeWindow(0, 10), TimeWindow(0, 30)
-    add(in_flight, 20, 30, told)
-    add(in_flight, 0, 10, told)
-    assert add(in_flight, 10, 20, told) == whole
-    assert told == [merge(whole, [early, late], early, late)]
+    add(in_flight, 20, 30, merges)
+    add(in_flight, 0, 10, merges)
+    assert add(in_flight, 10, 20, merges) == whole
+    assert merges == [merge(whole, [early, late], early, late)]
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=12)
 
 
 @given(SPANS)
-def test_a_set_read_back_at_any_time_is_the_same(spans: list[tuple[int, int]]) -> None:
+def test_a_window_set_read_back_from_state_is_the_same(spans: list[tuple[int, int]]) -> None:
     state, kept_state = DictState(), DictState()
-    kept, told = windows(kept_state), (Told(), Told())
+    kept, merges = windows(kept_state), (Merges(), Merges())
     for start, length in spans:
         read_back = windows(state)
         end = start + length
-        assert add(read_back, start, end, told[0]) == add(kept, start, end, told[1])
+        assert add(read_back, start, end, merges[0]) == add(kept, start, end, merges[1])
         assert state == kept_state
-    assert told[0] == told[1]
+    assert merges[0] == merges[1]
     kept_under = [contents or window for window, contents in state.items()]
     assert len(set(kept_under)) == len(state), "no two windows share their contents"
 
 
 @given(SPANS)
-def test_what_touches_is_what_the_assigner_would_say(spans: list[tuple[int, int]]) -> None:
+def test_touching_windows_are_those_the_assigner_merges(spans: list[tuple[int, int]]) -> None:
     state, asked_state = DictState(), DictState()
-    quick, asked, told = windows(state), windows(asked_state, OwnSessions), (Told(), Told())
+    quick, asked, merges = windows(state), windows(asked_state, OwnSessions), (Merges(), Merges())
     for start, length in spans:
         end = start + length
-        assert add(quick, start, end, told[0]) == add(asked, start, end, told[1])
-    assert told[0] == told[1]
+        assert add(quick, start, end, merges[0]) == add(asked, start, end, merges[1])
+    assert merges[0] == merges[1]
     assert state == asked_state

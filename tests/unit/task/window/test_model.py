@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.common import Time, Types
 from penstock.datastream import OutputTag
 from penstock.datastream.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
+from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.datastream.window import (
     ContinuousEventTimeTrigger,
     CountEvictor,
@@ -30,7 +31,6 @@ from penstock.datastream.window import (
     WindowAssigner,
 )
 from penstock.datastream.window.operation import WindowOperation
-from penstock.datastream.windowed_stream import WindowedStream
 from tests.unit.support import environment
 from tests.unit.task.window.harness import Event, Windows, operation_of, split
 from tests.unit.task.window.model import (
@@ -38,7 +38,7 @@ from tests.unit.task.window.model import (
     ContinuousModel,
     CountModel,
     Fired,
-    Given,
+    Output,
     SessionModel,
     SlicedModel,
 )
@@ -108,14 +108,14 @@ WAYS: dict[str, tuple[Callable[[WindowedStream], WindowOperation], bool]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """Micro-batches, each with the watermark behind it and what befalls its task."""
+    """Micro-batches, each with the watermark after it and the fate of its task."""
 
     batches: list[tuple[list[Event], int, str]]
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Records about a time that goes on, some of them far behind, cut where it happens."""
+    """Records around an advancing time, some of them very late, divided at random."""
     batches, watermark, number = [], -30, 0
     for _ in range(draw(st.integers(1, 6))):
         events = []
@@ -130,7 +130,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def run(
-    windows: Windows, batch: Callable[[list[Event], int], Given], case: Case, grouped: bool
+    windows: Windows, batch: Callable[[list[Event], int], Output], case: Case, grouped: bool
 ) -> None:
     for events, watermark, befalls in case.batches:
         if befalls == "crash":
@@ -145,9 +145,9 @@ def run(
         assert late == expected.late
         # Late results come in the order of their records; of timers only time is in order.
         assert fired[: len(expected.at_once)] == expected.at_once
-        behind = fired[len(expected.at_once) :]
-        assert sorted(behind) == sorted(expected.behind)
-        assert [f[2] for f in behind] == sorted(f[2] for f in behind)
+        after = fired[len(expected.at_once) :]
+        assert sorted(after) == sorted(expected.after)
+        assert [f[2] for f in after] == sorted(f[2] for f in after)
     assert windows.entries() == 0
 
 
@@ -160,7 +160,7 @@ def run(
     lateness=st.sampled_from([0, 3, 15]),
     offset=st.integers(-7, 7),
 )
-def test_sliding_windows_give_what_the_model_says(
+def test_sliding_windows_match_the_model(
     way: str, case: Case, slide: int, more: int, lateness: int, offset: int
 ) -> None:
     size, offset = slide + more, offset % slide
@@ -178,7 +178,7 @@ def test_sliding_windows_give_what_the_model_says(
     lateness=st.sampled_from([0, 3, 15]),
     offset=st.integers(0, 7),
 )
-def test_tumbling_windows_give_what_the_model_says(
+def test_tumbling_windows_match_the_model(
     way: str, case: Case, size: int, lateness: int, offset: int
 ) -> None:
     make, group = WAYS[way]
@@ -190,7 +190,7 @@ def test_tumbling_windows_give_what_the_model_says(
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=100, deadline=None)
 @given(case=cases(), gap=st.integers(1, 12), lateness=st.sampled_from([0, 3, 15]))
-def test_sessions_give_what_the_model_says(way: str, case: Case, gap: int, lateness: int) -> None:
+def test_sessions_match_the_model(way: str, case: Case, gap: int, lateness: int) -> None:
     make, group = WAYS[way]
     windows = Windows(make(windowed(EventTimeSessionWindows(gap), lateness)), group)
     run(windows, SessionModel(lambda event: gap, lateness).batch, case, group)
@@ -198,9 +198,7 @@ def test_sessions_give_what_the_model_says(way: str, case: Case, gap: int, laten
 
 @settings(max_examples=100, deadline=None)
 @given(case=cases(), lateness=st.sampled_from([0, 3, 15]))
-def test_sessions_whose_records_say_the_gap_give_what_the_model_says(
-    case: Case, lateness: int
-) -> None:
+def test_sessions_with_dynamic_gaps_match_the_model(case: Case, lateness: int) -> None:
     assigner = EventTimeSessionWindows.with_dynamic_gap(GapOfValue())
     windows = Windows(aggregated(windowed(assigner, lateness)))
     model = SessionModel(lambda event: 1 + event.value % 9, lateness)
@@ -237,9 +235,7 @@ def befall(windows: Windows, events: list[Event], befalls: str) -> None:
 @pytest.mark.parametrize("kept", KEEPING)
 @settings(max_examples=60, deadline=None)
 @given(case=cases(), size=st.integers(1, 6), slide=st.integers(0, 8))
-def test_count_windows_give_what_the_model_says(
-    kept: str, case: Case, size: int, slide: int
-) -> None:
+def test_count_windows_match_the_model(kept: str, case: Case, size: int, slide: int) -> None:
     assigner: WindowAssigner[Any, Any] = CountTumblingWindowAssigner(size)
     if slide:
         assigner = CountSlidingWindowAssigner(size, slide)
@@ -261,7 +257,7 @@ def test_count_windows_give_what_the_model_says(
     more=st.sampled_from([0, 0, 1, 5, 12]),
     offset=st.integers(0, 7),
 )
-def test_processing_time_windows_give_what_the_model_says(
+def test_processing_time_windows_match_the_model(
     kept: str, case: Case, slide: int, more: int, offset: int
 ) -> None:
     size, offset = slide + more, offset % slide
@@ -287,7 +283,7 @@ def test_processing_time_windows_give_what_the_model_says(
     interval=st.integers(1, 9),
     lateness=st.sampled_from([0, 3, 15]),
 )
-def test_windows_that_fire_at_intervals_give_what_the_model_says(
+def test_windows_that_fire_at_intervals_match_the_model(
     kept: str, case: Case, size: int, interval: int, lateness: int
 ) -> None:
     stream = windowed(TumblingEventTimeWindows(size, 0), lateness)
@@ -299,7 +295,7 @@ def test_windows_that_fire_at_intervals_give_what_the_model_says(
         fired, late = split(windows.batch(events, watermark))
         assert late == expected.late
         assert fired[: len(expected.at_once)] == expected.at_once
-        assert sorted(fired[len(expected.at_once) :]) == sorted(expected.behind)
+        assert sorted(fired[len(expected.at_once) :]) == sorted(expected.after)
     assert windows.entries() == 0
 
 
@@ -311,7 +307,7 @@ def test_windows_that_fire_at_intervals_give_what_the_model_says(
     most=st.integers(1, 4),
     lateness=st.sampled_from([0, 15]),
 )
-def test_windows_with_an_evictor_give_the_last_of_what_the_model_says(
+def test_windows_with_an_evictor_match_the_end_of_the_model(
     kept: str, case: Case, size: int, most: int, lateness: int
 ) -> None:
     stream = windowed(TumblingEventTimeWindows(size, 0), lateness).evictor(CountEvictor.of(most))
@@ -321,8 +317,8 @@ def test_windows_with_an_evictor_give_the_last_of_what_the_model_says(
         # Values are numbered as they come.
         return [(*window, values[-most:]) for *window, values in fired]
 
-    def batch(events: list[Event], watermark: int) -> Given:
-        given = model.batch(events, watermark)
-        return Given(last(given.at_once), last(given.behind), given.late)
+    def batch(events: list[Event], watermark: int) -> Output:
+        output = model.batch(events, watermark)
+        return Output(last(output.at_once), last(output.after), output.late)
 
     run(Windows(KEEPING[kept](stream)), batch, case, grouped=False)

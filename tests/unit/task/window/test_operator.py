@@ -17,6 +17,7 @@ from penstock.datastream.functions import (
     ReduceFunction,
 )
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.datastream.window import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -37,7 +38,6 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from penstock.datastream.windowed_stream import WindowedStream
 from penstock.errors import InvalidJobError
 from penstock.task.failure import StepFailed
 from tests.unit.support import environment
@@ -123,7 +123,7 @@ COUNTED: dict[str, Callable[[], DataStream]] = {
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-def test_a_count_window_that_has_fired_leaves_nothing_behind(kind: str) -> None:
+def test_a_count_window_that_has_fired_leaves_no_state(kind: str) -> None:
     windows = Windows(operation_of(COUNTED[kind]()))
     fired = 0
     for number in range(0, 300, 10):
@@ -134,7 +134,7 @@ def test_a_count_window_that_has_fired_leaves_nothing_behind(kind: str) -> None:
     assert fired >= 99
 
 
-def test_a_count_window_with_a_trigger_of_its_own_is_kept() -> None:
+def test_a_count_window_with_a_custom_trigger_is_kept() -> None:
     triggered = stream().key_by(lambda v: v).count_window(4).trigger(CountTrigger.of(2))
     assert values(lists(triggered).batch(events(1, 2, 3, 4, 5, 6))) == [
         ("a", [1, 2]),
@@ -246,7 +246,7 @@ def test_an_evictor_leaves_some_records_to_the_function(evictor: Any, left: list
     assert windows.entries() == 0
 
 
-def test_what_is_evicted_after_the_function_is_gone_the_next_time() -> None:
+def test_records_evicted_after_the_function_are_removed() -> None:
     global_windows = keyed(GlobalWindows.create()).trigger(CountTrigger.of(2))
     windows = lists(global_windows.evictor(CountEvictor.of(1, True)))
     assert values(windows.batch(events(1, 2))) == [("a", [1, 2])]
@@ -268,7 +268,7 @@ class Mean(AggregateFunction[int, tuple[int, int], float]):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
-def test_reduce_and_aggregate_fold_what_an_evictor_leaves() -> None:
+def test_reduce_and_aggregate_apply_to_what_an_evictor_leaves() -> None:
     evicted = keyed(TEN).evictor(CountEvictor.of(2))
     mean = Windows(operation_of(evicted.aggregate(Mean())))
     assert values(mean.batch(events(1, 2, 5), 9)) == [3.5]
@@ -276,7 +276,7 @@ def test_reduce_and_aggregate_fold_what_an_evictor_leaves() -> None:
     assert values(total.batch(events(1, 2, 5), 9)) == [7]
 
 
-def test_without_a_window_function_the_folded_value_is_the_result() -> None:
+def test_without_a_window_function_the_aggregated_value_is_the_result() -> None:
     mean = Windows(operation_of(keyed(TEN).aggregate(Mean())))
     outs = mean.batch(events(1, 2, 6), 9)
     assert [(out.time, out.value) for out in outs] == [(9, 3.0)]
@@ -356,14 +356,14 @@ class EveryOther(Trigger[int, Any]):
         ctx.get_partitioned_state(self.SEEN).clear()
 
 
-def test_a_trigger_of_a_programs_own_decides_by_its_state_and_timers() -> None:
+def test_a_custom_trigger_uses_its_state_and_timers() -> None:
     windows = lists(keyed(GlobalWindows.create()).trigger(EveryOther()))
     assert values(windows.batch(events(1, 2, 3), 100)) == [("a", [1, 2])]
     windows.crash()
     assert values(windows.batch([], 101)) == [("a", [3])]
 
 
-def test_late_records_are_counted_where_nobody_takes_them() -> None:
+def test_late_records_are_counted_if_they_have_no_side_output() -> None:
     windows = lists(keyed(TEN))
     windows.batch([], 50)
     assert values(windows.batch(events(1, 60))) == []
@@ -414,13 +414,13 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a trigger that cannot merge": (
         lambda: keyed(EventTimeSessionWindows(5)).trigger(EveryOther()).process(Lists()),
-        r"EveryOther cannot be used with EventTimeSessionWindows, whose windows merge",
+        r"EveryOther cannot be used with EventTimeSessionWindows, whose windows are merged",
     ),
 }
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_bad_windows_are_refused_where_they_are_written(bad: str) -> None:
+def test_invalid_windows_are_refused_when_the_program_is_built(bad: str) -> None:
     make, message = BAD[bad]
     with pytest.raises(InvalidJobError, match=message):
         make()

@@ -1,0 +1,1 @@
+"""Triggers checkpoints, collects acknowledgements, completes checkpoints, commits sinks."""

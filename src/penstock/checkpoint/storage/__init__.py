@@ -1,0 +1,1 @@
+"""Persists checkpoints: job directory, journal, metadata, completed checkpoints."""

@@ -1,0 +1,209 @@
+"""Writes completed checkpoints, enters them in the journal, retains and discards them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import __version__
+from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import (
+    CheckpointCompletedEntry,
+    CheckpointDiscarded,
+    CheckpointIdsReserved,
+    CommitsDone,
+    CommitsStarted,
+)
+from penstock.checkpoint.storage.metadata import (
+    JOB_DIRECTORY,
+    LINEAGE,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    full_bytes,
+    new_bytes,
+)
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
+from penstock.errors import CorruptMetadataError
+from penstock.ids import AttemptId, CheckpointId
+
+_IDS_RESERVED_AT_ONCE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A checkpoint or savepoint whose metadata is written."""
+
+    checkpoint: CheckpointId
+    path: str
+    is_savepoint: bool
+    crc: int
+    triggered: float
+    seconds: float
+    new_bytes: int
+    full_bytes: int
+
+    def __str__(self) -> str:
+        kind = "savepoint" if self.is_savepoint else "checkpoint"
+        return (
+            f"{kind} {self.checkpoint} completed in {self.seconds:.2f} s: "
+            f"{self.new_bytes:,} bytes new, {self.full_bytes:,} in all"
+        )
+
+
+class CompletedCheckpointStore:
+    """The completed checkpoints of a job, for an attempt that has won the journal.
+
+    What decides whether a checkpoint can be restored goes through the journal first, and so fails
+    in a driver that another one has fenced. The coordinator and the commit executor call from
+    their threads.
+    """
+
+    def __init__(
+        self,
+        job_dir: JobDir,
+        journal: Journal,
+        attempt: AttemptId,
+        job_name: str,
+        retained: int,
+        lineage: str,
+        above: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the store; new ids are higher than all before and than `above`, the restored id."""
+        self._dir = job_dir
+        self._journal = journal
+        self._attempt = attempt
+        self._job_name = job_name
+        self._max_retained = retained
+        self._lineage = lineage
+        self._clock = clock
+        self._lock = threading.RLock()
+        state = journal.state()
+        self._next = self._reserved = max(state.highest_id, above)
+        # Not those that a fresh start or another snapshot has abandoned: only the user needs them.
+        self._retained = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
+
+    @property
+    def retained(self) -> list[CheckpointId]:
+        """The checkpoints that are retained, oldest first."""
+        return list(self._retained)
+
+    def next_id(self) -> CheckpointId:
+        """Return an id that no checkpoint of this job ever had."""
+        with self._lock:
+            if self._next == self._reserved:
+                # Before an id is used: after a crash the next attempt must not use it again.
+                self._reserved += _IDS_RESERVED_AT_ONCE
+                now = self._clock()
+                self._journal.append(CheckpointIdsReserved(self._attempt, self._reserved, now))
+            self._next += 1
+            return CheckpointId(self._next)
+
+    def write(
+        self,
+        checkpoint: CheckpointId,
+        operators: list[OperatorSnapshot],
+        triggered: float,
+        savepoint_path: str | None = None,
+    ) -> CompletedCheckpoint:
+        """Write the metadata, the last file of a checkpoint, and read it back."""
+        now = self._clock()
+        is_savepoint = savepoint_path is not None
+        metadata = CheckpointMetadata(
+            job_id=self._dir.key,
+            job_name=self._job_name,
+            attempt=self._attempt,
+            checkpoint=checkpoint,
+            kind="savepoint" if is_savepoint else "checkpoint",
+            triggered=triggered,
+            completed=now,
+            penstock_version=__version__,
+            operators=operators,
+            properties={
+                LINEAGE: self._lineage,
+                **({JOB_DIRECTORY: str(self._dir.path)} if is_savepoint else {}),
+            },
+        )
+        data = encode_metadata(metadata)
+        if is_savepoint:
+            # The copy first: the job must keep what a savepoint needs before there is a savepoint.
+            copy = self._dir.savepoint(checkpoint)
+            self._dir.storage.create(self._dir.to_journal_path(str(copy)), data)
+        path = savepoint_path or str(self._dir.checkpoint_dir(checkpoint))
+        storage = LocalStorage(Path(path))
+        storage.create(METADATA, data)
+        read = storage.read(METADATA)
+        if read != data or decode_metadata(read, path) != metadata:
+            raise CorruptMetadataError(path, "it does not read back as it was written")
+        return CompletedCheckpoint(
+            checkpoint=checkpoint,
+            path=path,
+            is_savepoint=is_savepoint,
+            crc=zlib.crc32(data),
+            triggered=triggered,
+            seconds=now - triggered,
+            new_bytes=new_bytes(metadata) + len(data),
+            full_bytes=full_bytes(metadata) + len(data),
+        )
+
+    def complete(self, completed: CompletedCheckpoint) -> None:
+        """Enter a checkpoint in the journal: from then on it can be restored.
+
+        Raises:
+            FencedError: another driver has taken over; the checkpoint is not complete.
+        """
+        with self._lock:
+            self._journal.append(
+                CheckpointCompletedEntry(
+                    checkpoint=completed.checkpoint,
+                    attempt=self._attempt,
+                    path=self._dir.to_journal_path(completed.path),
+                    savepoint=completed.is_savepoint,
+                    metadata_crc=completed.crc,
+                    time=self._clock(),
+                )
+            )
+            if not completed.is_savepoint:
+                self._retained.append(completed.checkpoint)
+
+    def discard_subsumed(self) -> list[CheckpointId]:
+        """Discard the oldest checkpoints beyond the number to retain; return their ids."""
+        with self._lock:
+            subsumed = self._retained[: -self._max_retained]
+            self._retained = self._retained[-self._max_retained :]
+            self.discard(subsumed)
+            return subsumed
+
+    def discard(self, checkpoints: list[CheckpointId]) -> None:
+        """Delete checkpoints: first in the journal, then on disk.
+
+        After a crash in between, the next attempt deletes what the journal does not know.
+        """
+        with self._lock:
+            for checkpoint in checkpoints:
+                self._journal.append(CheckpointDiscarded(checkpoint, self._attempt, self._clock()))
+                self._dir.delete_checkpoint(checkpoint)
+
+    def discard_pending(self, checkpoint: CheckpointId) -> None:
+        """Delete what was written for a checkpoint that will never be complete; may be repeated.
+
+        A stage may still be writing; it causes another call when it is done.
+        """
+        with self._lock, contextlib.suppress(OSError):
+            if checkpoint not in self._retained:
+                self._dir.delete_checkpoint(checkpoint)
+
+    def commits_started(self, checkpoint: CheckpointId) -> None:
+        """Enter in the journal that sinks may commit from now on."""
+        self._journal.append(CommitsStarted(checkpoint, self._attempt, self._clock()))
+
+    def commits_done(self, checkpoint: CheckpointId) -> None:
+        """Enter in the journal that sinks have committed everything."""
+        self._journal.append(CommitsDone(checkpoint, self._attempt, self._clock()))

@@ -1,0 +1,222 @@
+"""The directory of a job below the checkpoint directory; the only module that spells its paths.
+
+<checkpoint dir>/<job>/job.json      name, program and plan of the job
+                       birth         the job instance id
+                       driver.json   the lease of the driver that runs it
+                       journal/      attempts, completed checkpoints and commits, one file each
+                       chk-7/        _metadata of checkpoint 7, and files that only it refers to
+                       shared/       state files, referred to by several checkpoints
+                       savepoints/   copies of the metadata of savepoints, which users may move
+                       connectors/   files of sources and sinks, by restore lineage
+                       history/      statistics of checkpoints, recoveries, exceptions
+                       control/      requests of clients and their answers
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.errors import AmbiguousJobError, InvalidJobError, UnknownJobError
+from penstock.ids import CheckpointId, JobKey
+
+METADATA = "_metadata"
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_CHECKPOINT = re.compile(r"chk-([1-9][0-9]*)")
+_SAVEPOINT = re.compile(r"([1-9][0-9]*)\.metadata")
+_LONGEST_SLUG = 40
+_JOB = "job.json"
+_INSTANCE = "birth"
+
+
+class PlannedStep(msgspec.Struct, frozen=True):
+    """One operator of a job, for tools that show its checkpoints."""
+
+    uid: str
+    name: str
+    parallelism: int = 1
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """What a job is; written by every attempt before it starts."""
+
+    name: str
+    created: float
+    program: str | None = None
+    args: list[str] = []
+    plan: list[PlannedStep] = []
+
+
+@dataclass(frozen=True, slots=True)
+class JobDir:
+    """The paths of one job."""
+
+    root: Path
+    """The checkpoint directory, which may hold other jobs, too."""
+    key: JobKey
+
+    @property
+    def path(self) -> Path:
+        """The job's directory."""
+        return self.root / self.key
+
+    @property
+    def storage(self) -> LocalStorage:
+        """The job's directory as a storage, for the journal and other small files."""
+        return LocalStorage(self.path)
+
+    @property
+    def journal(self) -> Path:
+        """The directory of the journal."""
+        return self.path / "journal"
+
+    @property
+    def shared(self) -> Path:
+        """The directory of state files, by operator and subtask."""
+        return self.path / "shared"
+
+    @property
+    def control(self) -> Path:
+        """The directory of requests and answers."""
+        return self.path / "control"
+
+    @property
+    def driver(self) -> Path:
+        """The lease of the driver."""
+        return self.path / "driver.json"
+
+    @property
+    def job(self) -> Path:
+        """The file with the `JobFacts`."""
+        return self.path / _JOB
+
+    def job_instance(self) -> str:
+        """Return an id that differs from those of all earlier jobs in this directory.
+
+        Directories on hosts are named after the path of the job, and may outlive it.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            return self.storage.read(_INSTANCE).decode()
+        # Of two drivers that start at the same time, both use what one of them has created.
+        with contextlib.suppress(FileExistsError):
+            self.storage.create(_INSTANCE, os.urandom(8).hex().encode())
+        return self.storage.read(_INSTANCE).decode()
+
+    def checkpoint_dir(self, checkpoint: CheckpointId | int) -> Path:
+        """The directory of a checkpoint."""
+        return self.path / checkpoint_dir_name(checkpoint)
+
+    def metadata(self, checkpoint: CheckpointId | int) -> Path:
+        """The metadata file of a checkpoint."""
+        return self.checkpoint_dir(checkpoint) / METADATA
+
+    def delete_checkpoint(self, checkpoint: CheckpointId) -> None:
+        """Delete the directory of a checkpoint; may be interrupted and repeated."""
+        self.storage.delete_tree(checkpoint_dir_name(checkpoint))
+
+    def savepoint(self, checkpoint: CheckpointId | int) -> Path:
+        """The job's copy of a savepoint's metadata, which stays when the savepoint is moved."""
+        return self.path / "savepoints" / f"{checkpoint}.metadata"
+
+    def connectors(self, lineage: str) -> Path:
+        """The directory of the files of sources and sinks in one restore lineage."""
+        return self.path / "connectors" / lineage
+
+    def to_journal_path(self, path: str) -> str:
+        """Return the path of a snapshot as the journal has it.
+
+        Inside the job's directory it is relative, so that the directory can be moved as a whole.
+        """
+        place = Path(path)
+        return str(place.relative_to(self.path)) if place.is_relative_to(self.path) else path
+
+    def from_journal_path(self, path: str) -> Path:
+        """Return where a snapshot is that the journal names."""
+        return self.path / path
+
+    def checkpoints_on_disk(self) -> list[CheckpointId]:
+        """Return the checkpoints that have a directory, complete or not, sorted."""
+        return _numbers(self.path, _CHECKPOINT)
+
+    def savepoints_on_disk(self) -> list[CheckpointId]:
+        """Return the savepoints that there is a copy of, complete or not, sorted."""
+        return _numbers(self.path / "savepoints", _SAVEPOINT)
+
+    def write_facts(self, facts: JobFacts) -> None:
+        """Write what the job is, replacing what was written before."""
+        self.storage.replace(_JOB, msgspec.json.format(msgspec.json.encode(facts)))
+
+    def read_facts(self) -> JobFacts | None:
+        """Return what the job is, None if that is missing or cannot be read."""
+        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+            return msgspec.json.decode(self.storage.read(_JOB), type=JobFacts)
+        return None
+
+
+def checkpoint_dir_name(checkpoint: CheckpointId | int) -> str:
+    """Return the name of a checkpoint's directory."""
+    return f"chk-{checkpoint}"
+
+
+def _numbers(directory: Path, names: re.Pattern[str]) -> list[CheckpointId]:
+    if not directory.is_dir():
+        return []
+    found = (names.fullmatch(path.name) for path in directory.iterdir())
+    return sorted(CheckpointId(int(match[1])) for match in found if match)
+
+
+def job_key(job_id: str | None, job_name: str) -> JobKey:
+    """Return the name of a job's directory: the configured id, else one made from the name.
+
+    The same name always makes the same id, and other names make other ones.
+
+    Raises:
+        InvalidJobError: if the configured id cannot name a directory.
+    """
+    if job_id is not None:
+        if not _KEY.fullmatch(job_id):
+            msg = (
+                f"job id {job_id!r} cannot name a directory: use up to 128 letters, digits, "
+                "'_', '-' and '.', and do not start with '-' or '.'"
+            )
+            raise InvalidJobError(msg)
+        return JobKey(job_id)
+    slug = re.sub(r"[^a-z0-9]+", "-", job_name.lower())[:_LONGEST_SLUG].strip("-")
+    digest = hashlib.blake2b(job_name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return JobKey(f"{slug or 'job'}-{digest}")
+
+
+def jobs_in(directory: Path) -> list[JobDir]:
+    """Return the jobs in a checkpoint directory, by id; none if it does not exist."""
+    if not directory.is_dir():
+        return []
+    jobs = (JobDir(directory, JobKey(path.name)) for path in sorted(directory.iterdir()))
+    return [job for job in jobs if job.job.is_file() or job.journal.is_dir()]
+
+
+def find_job(directory: Path, name_or_id: str) -> JobDir:
+    """Return the job with an id, or the only one with a name.
+
+    Raises:
+        UnknownJobError: if there is none.
+        AmbiguousJobError: if there are several with this name.
+    """
+    jobs = jobs_in(directory)
+    for job in jobs:
+        if job.key == name_or_id:
+            return job
+    names = {job.key: facts.name for job in jobs if (facts := job.read_facts()) is not None}
+    by_name = [job for job in jobs if names.get(job.key) == name_or_id]
+    if len(by_name) == 1:
+        return by_name[0]
+    if by_name:
+        raise AmbiguousJobError(str(directory), name_or_id, tuple(job.key for job in by_name))
+    known = (f"{job.key} ({names[job.key]!r})" if job.key in names else job.key for job in jobs)
+    raise UnknownJobError(str(directory), name_or_id, tuple(known))

@@ -1,0 +1,312 @@
+"""The entries of a job's journal, and the state that they add up to.
+
+These structs are a file format: tags and field names are persisted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from posixpath import normpath
+from typing import Literal, cast
+
+from msgspec import Struct, field, structs
+
+from penstock.common.job_status import JobStatus
+from penstock.ids import AttemptId
+
+_ATTEMPTS_KEPT = 100
+_STOPPED = "STOPPED"
+RecordedStatus = Literal["FINISHED", "CANCELED", "FAILED", "STOPPED"]
+"""How journals spell the end of a job; STOPPED is FINISHED with a savepoint."""
+
+
+class AttemptStarted(Struct, frozen=True, tag=True):
+    """A driver takes over the job; only it writes, until the next such entry.
+
+    `restored` and `restored_path` are the id and path of the snapshot it starts from, for a
+    checkpoint of this job as its `CheckpointCompletedEntry` has them. `given_path` is the snapshot
+    that the user named, whether it starts from that or not. `fresh` says that it must start
+    from nothing even if there are checkpoints.
+    """
+
+    attempt: str
+    time: float
+    host: str
+    pid: int
+    restored: int | None = None
+    restored_path: str | None = None
+    given_path: str | None = None
+    fresh: bool = False
+    lineage: str = field(default="", name="life")
+    """The restore lineage: the attempt with which the job last started from nothing."""
+    work_dirs: list[str] = []
+    """Directories outside of the job's directory that later attempts have to clean up."""
+
+
+class StartFailed(Struct, frozen=True, tag=True):
+    """The attempt failed before it ran: everything is as before it, only its id is used up.
+
+    It changes nothing once commits have started: then the job does not return to what the attempt
+    abandoned, unless the user says so. A driver that is killed while it starts does not write this
+    entry; the next attempt starts from the same snapshot.
+    """
+
+    attempt: str
+    time: float
+
+
+class CheckpointIdsReserved(Struct, frozen=True, tag=True):
+    """Ids up to this one may have been used; the next attempt uses higher ones."""
+
+    attempt: str
+    upto: int
+    time: float
+
+
+class CheckpointCompletedEntry(Struct, frozen=True, tag="CheckpointCompleted"):
+    """Journal entry: a checkpoint is complete; its metadata was written and read back before."""
+
+    checkpoint: int
+    attempt: str
+    path: str
+    """As `JobDir.to_journal_path` returns it."""
+    savepoint: bool
+    metadata_crc: int
+    time: float
+
+
+CompletedEntries = tuple[CheckpointCompletedEntry, ...]
+
+
+class _OfCheckpoint(Struct, frozen=True, tag=True):
+    checkpoint: int
+    attempt: str
+    time: float
+
+
+class CommitsStarted(_OfCheckpoint, frozen=True):
+    """Sinks may commit output of a checkpoint; restoring an older one may duplicate it."""
+
+
+class CommitsDone(_OfCheckpoint, frozen=True):
+    """Sinks have committed everything up to a checkpoint."""
+
+
+class CheckpointDiscarded(_OfCheckpoint, frozen=True):
+    """A checkpoint must not be restored any more; its files are deleted next."""
+
+
+class JobEnded(Struct, frozen=True, tag=True):
+    """The job is over; only a new attempt, started by the user, changes that."""
+
+    attempt: str
+    recorded_status: RecordedStatus = field(name="status")
+    time: float
+    savepoint: str | None = None
+    """The savepoint the job was stopped with."""
+
+    @classmethod
+    def of(
+        cls, attempt: str, status: JobStatus, time: float, savepoint: str | None = None
+    ) -> JobEnded:
+        """Return the entry of a job that ended with a status."""
+        name = status.name if savepoint is None else _STOPPED
+        return cls(attempt, cast("RecordedStatus", name), time, savepoint)
+
+    @property
+    def status(self) -> JobStatus:
+        """How the job ended; a job that was stopped with a savepoint has finished, as in Flink."""
+        is_stopped = self.recorded_status == _STOPPED
+        return JobStatus.FINISHED if is_stopped else JobStatus[self.recorded_status]
+
+
+class BeforeStart(Struct, frozen=True):
+    """The state that an attempt found when it started."""
+
+    restorable: CompletedEntries = ()
+    ended: JobEnded | None = None
+
+
+class JournalState(Struct, frozen=True):
+    """The state of a job according to all entries of its journal."""
+
+    tail: int = 0
+    """Index of the last entry."""
+    attempts_so_far: int = 0
+    attempts: tuple[AttemptStarted, ...] = ()
+    """The newest hundred, newest last."""
+    highest_id: int = 0
+    """No checkpoint id up to this one may be used again."""
+    completed: CompletedEntries = ()
+    """All that were not discarded, savepoints too, newest last."""
+    restorable: CompletedEntries = ()
+    """Those of `completed` that a new attempt may restore by itself, newest last.
+
+    Not savepoints, unless the job was to stop with one and has started to commit; nor checkpoints
+    that the job has abandoned by starting fresh, by restoring another snapshot or an older
+    checkpoint. If there are none, a new attempt starts from what the last one started from.
+    """
+    commits_started: frozenset[int] = frozenset()
+    """Of retained and newer checkpoints."""
+    commits_done: frozenset[int] = frozenset()
+    ended: JobEnded | None = None
+    """How the newest attempt ended the job, None if it did not."""
+    before_start: BeforeStart | None = None
+    """The state to return to if the newest attempt fails to start; None once it has started."""
+
+    @property
+    def next_attempt(self) -> AttemptId:
+        """The id of the next attempt, if it wins the journal."""
+        return AttemptId(f"a{self.attempts_so_far + 1}")
+
+    @property
+    def last_attempt(self) -> AttemptStarted | None:
+        """The newest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job ended, and not by a failure: a new attempt starts from nothing."""
+        return self.ended is not None and self.ended.status is not JobStatus.FAILED
+
+    def find(self, checkpoint: int) -> CheckpointCompletedEntry | None:
+        """Return the entry of a checkpoint that was completed and not discarded."""
+        return next((c for c in self.completed if c.checkpoint == checkpoint), None)
+
+
+class Summary(Struct, frozen=True, tag=True):
+    """Replaces all entries before it, which may be deleted."""
+
+    attempt: str
+    time: float
+    state: JournalState
+
+
+JournalEntry = (
+    AttemptStarted
+    | StartFailed
+    | CheckpointIdsReserved
+    | CheckpointCompletedEntry
+    | CommitsStarted
+    | CommitsDone
+    | CheckpointDiscarded
+    | JobEnded
+    | Summary
+)
+
+
+def journal_state(entries: Iterable[tuple[int, JournalEntry]]) -> JournalState:
+    """Return the state after some entries, in order and with their indexes."""
+    return reduce(lambda state, entry: after(state, *entry), entries, JournalState())
+
+
+def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
+    """Return the state after one more entry."""
+    match entry:
+        case Summary():
+            state = entry.state
+        case AttemptStarted():
+            state = structs.replace(
+                state,
+                attempts_so_far=state.attempts_so_far + 1,
+                attempts=(*state.attempts, entry)[-_ATTEMPTS_KEPT:],
+                highest_id=max(state.highest_id, entry.restored or 0),
+                restorable=_still_restorable(state, entry),
+                ended=None,
+                before_start=BeforeStart(state.restorable, state.ended),
+            )
+        case StartFailed():
+            state = _without_newest_attempt(state)
+        case CheckpointIdsReserved():
+            state = structs.replace(state, highest_id=max(state.highest_id, entry.upto))
+        case CheckpointCompletedEntry():
+            # Earlier commits of this id belong to another job's snapshot, which was restored.
+            state = structs.replace(
+                state,
+                highest_id=max(state.highest_id, entry.checkpoint),
+                commits_started=state.commits_started - {entry.checkpoint},
+                commits_done=state.commits_done - {entry.checkpoint},
+                completed=(*state.completed, entry),
+                restorable=state.restorable if entry.savepoint else (*state.restorable, entry),
+                before_start=None,
+            )
+        case CheckpointDiscarded(discarded):
+            before = state.before_start
+            if before is not None:
+                before = structs.replace(before, restorable=_without(before.restorable, discarded))
+            state = structs.replace(
+                state,
+                completed=_without(state.completed, discarded),
+                restorable=_without(state.restorable, discarded),
+                before_start=before,
+            )
+            state = _forget_commits(state)
+        case CommitsStarted():
+            state = structs.replace(
+                state,
+                commits_started=state.commits_started | {entry.checkpoint},
+                restorable=_with_committed(state, entry),
+                before_start=None,
+            )
+        case CommitsDone():
+            state = structs.replace(state, commits_done=state.commits_done | {entry.checkpoint})
+        case JobEnded():
+            state = structs.replace(state, ended=entry, before_start=None)
+    return structs.replace(state, tail=index)
+
+
+def _still_restorable(state: JournalState, start: AttemptStarted) -> CompletedEntries:
+    restorable = state.restorable
+    if start.fresh:
+        return ()
+    if start.restored is None:
+        abandons_all = start.restored_path is not None or state.is_over
+        return () if abandons_all else restorable
+    if not any(_is(c, start.restored, start.restored_path) for c in restorable):
+        return ()
+    return tuple(c for c in restorable if c.checkpoint <= start.restored)
+
+
+def _without_newest_attempt(state: JournalState) -> JournalState:
+    found = state.before_start
+    if found is None:
+        return state
+    return structs.replace(
+        state,
+        attempts=state.attempts[:-1],
+        restorable=found.restorable,
+        ended=found.ended,
+        before_start=None,
+    )
+
+
+def _with_committed(state: JournalState, started: CommitsStarted) -> CompletedEntries:
+    # A stop commits what its savepoint holds: restoring an older checkpoint would duplicate it.
+    found = state.find(started.checkpoint)
+    if found is None or not found.savepoint or found.attempt != started.attempt:
+        return state.restorable
+    return (*_without(state.restorable, found.checkpoint), found)
+
+
+def _is(completed: CheckpointCompletedEntry, checkpoint: int, path: str | None) -> bool:
+    # Another job's snapshot may have the same id.
+    same_place = path is None or normpath(path) == normpath(completed.path)
+    return completed.checkpoint == checkpoint and same_place
+
+
+def _without(completed: CompletedEntries, checkpoint: int) -> CompletedEntries:
+    return tuple(c for c in completed if c.checkpoint != checkpoint)
+
+
+def _forget_commits(state: JournalState) -> JournalState:
+    # Checkpoints older than the oldest retained one do not matter; the sets stay small.
+    kept = [c.checkpoint for c in state.completed if not c.savepoint]
+    if not kept:
+        return state
+    oldest = min(kept)
+    return structs.replace(
+        state,
+        commits_started=frozenset(n for n in state.commits_started if n >= oldest),
+        commits_done=frozenset(n for n in state.commits_done if n >= oldest),
+    )

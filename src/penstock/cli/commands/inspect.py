@@ -1,0 +1,124 @@
+"""`penstock checkpoint inspect`: the contents of a checkpoint or savepoint, and their checks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from penstock.cli.exit_codes import ExitCode
+from penstock.cli.options import json_option
+from penstock.cli.output import clock, duration, echo, size, table
+from penstock.cli.snapshot_facts import (
+    METADATA,
+    InFlightFacts,
+    Inspection,
+    OperatorFacts,
+    inspect,
+)
+from penstock.errors.base import plural
+
+_HEADS = ("STATE", "KIND", "TYPE", "SUBTASK", "KEY GROUPS", "ENTRIES", "SIZE")
+_NUMBERS = ("SUBTASK", "ENTRIES", "SIZE")
+
+
+@click.command("inspect")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--metadata-only", is_flag=True, help="Read only the metadata: no checksums, no state names."
+)
+@json_option
+def inspect_snapshot(path: Path, metadata_only: bool, as_json: bool) -> None:
+    """Show the contents of the checkpoint or savepoint at PATH, and verify all of its files.
+
+    PATH is its directory, or the _metadata in it. The exit code is 1 if a file is damaged.
+    """
+    try:
+        found = inspect(path.absolute(), with_files=not metadata_only)
+    except (FileNotFoundError, NotADirectoryError):
+        message = f"{path} is not a checkpoint or savepoint: it has no _metadata"
+        raise click.BadParameter(message, param_hint="PATH") from None
+    if found.damage and not (Path(found.path) / METADATA).exists():
+        message = f"{path} was deleted while it was read: its job has completed a newer one"
+        raise click.ClickException(message)
+    echo(found, as_json, lambda: _text(found))
+    sys.exit(ExitCode.FAILED if found.damage else ExitCode.DONE)
+
+
+def _text(found: Inspection) -> str:
+    took = duration(max(0.0, found.completed - found.triggered))
+    lines = [
+        (
+            f"{found.kind} {found.checkpoint} of job {found.job_name!r} ({found.job_id}), "
+            f"attempt {found.attempt}"
+        ),
+        (
+            f"triggered {clock(found.triggered)}, took {took}, written by penstock "
+            f"{found.penstock_version}"
+        ),
+        found.path,
+    ]
+    for operator in found.operators:
+        lines += ["", *_operator(operator)]
+    lines += ["", *_summary(found)]
+    return "\n".join(lines)
+
+
+def _operator(operator: OperatorFacts) -> list[str]:
+    lines = [
+        f"{operator.name}  [{operator.uid}]",
+        f"  {operator.kind}, parallelism {operator.parallelism} of at most "
+        f"{operator.max_parallelism}" + (", its input has ended" if operator.ended else ""),
+    ]
+    if operator.positions is not None:
+        positions = ", ".join(f"{split}: {at}" for split, at in sorted(operator.positions.items()))
+        end = ", finished" if operator.finished else ""
+        lines.append(f"  positions  {positions or 'none'}{end}")
+    if operator.committables is not None:
+        lines.append(f"  to commit  {operator.committables}")
+    if operator.backend is not None:
+        lines.append(f"  backend    {operator.backend}, keys of type {operator.key_type}")
+    lines += [f"  in flight  {_in_flight(channel)}" for channel in operator.in_flight]
+    rows = _state_rows(operator)
+    if rows:
+        lines.append(table(rows, _NUMBERS, indent="  "))
+    return lines
+
+
+def _in_flight(channel: InFlightFacts) -> str:
+    return (
+        f"input {channel.input} from {channel.producer_name}: {channel.start} to {channel.end} of "
+        f"attempt {channel.attempt}, {channel.records:,} records, {size(channel.bytes)}"
+    )
+
+
+def _state_rows(operator: OperatorFacts) -> list[dict[str, str]]:
+    rows: list[tuple[str, ...]] = []
+    for subtask in operator.subtasks:
+        number = str(subtask.subtask)
+        groups = f"{subtask.first_key_group}-{subtask.stop_key_group - 1}"
+        for state in subtask.states:
+            kind = state.kind if state.ttl_ms is None else f"{state.kind}, ttl {state.ttl_ms} ms"
+            entries = str(state.entries), size(state.bytes)
+            rows.append((state.name, kind, state.type, number, groups, *entries))
+        if subtask.files and not subtask.states:
+            rows.append(("?", "-", "-", number, groups, "-", size(subtask.bytes)))
+        for one in subtask.lists:
+            kind, _, of_type = one.declared.partition(" of ")
+            rows.append((one.name, kind, of_type, number, "-", str(one.elements), size(one.bytes)))
+    rows.sort(key=lambda row: (row[0], int(row[3])))
+    return [dict(zip(_HEADS, row, strict=True)) for row in rows]
+
+
+def _summary(found: Inspection) -> list[str]:
+    metadata = f"metadata of {size(found.metadata_bytes)}"
+    files = f"{plural(found.files, 'file')} of {size(found.bytes)}"
+    if not found.is_verified:
+        return [f"{metadata}: its checksum is correct; {files}: not read"]
+    if not found.damage:
+        return [f"{metadata} and {files}: all checksums are correct"]
+    return [
+        f"{metadata}: its checksum is correct; {files}, of which damaged:",
+        *(f"  {damage.path}: {damage.reason}" for damage in found.damage),
+    ]

@@ -1,0 +1,156 @@
+"""`penstock stop`, `cancel`, `savepoint` and `checkpoint trigger`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.cli.driver_client import DriverClient
+from penstock.cli.exit_codes import ExitCode
+from penstock.cli.options import (
+    JOB_HELP,
+    SelectedJob,
+    directory_options,
+    job_argument,
+    json_option,
+    timeout_option,
+)
+from penstock.cli.output import echo
+from penstock.common.config.option_kinds import LOCAL_PATH
+from penstock.common.job_status import JobStatus
+from penstock.recovery.control import Cancel, Checkpoint, Request, Savepoint, Stop
+from penstock.savepoint.directory import dispose
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of a request, for --json."""
+
+    job: str
+    ok: bool
+    message: str
+    path: str | None = None
+    status: str | None = None
+    """The status of the job after a request to end it."""
+
+
+@click.command()
+@job_argument
+@click.option("--drain", is_flag=True, help="End as if all sources had reached their end.")
+@click.option("-p", "--savepoint-path", metavar="DIR", help="Directory of the savepoint.")
+@timeout_option
+@json_option
+def stop(
+    job: SelectedJob,
+    drain: bool,
+    savepoint_path: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Write a savepoint, then end JOB. Waits until the job has ended."""
+    _end(job, Stop(drain, _local(savepoint_path, "--savepoint-path")), timeout, as_json)
+
+
+@click.command()
+@job_argument
+@timeout_option
+@json_option
+def cancel(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
+    """End JOB between micro-batches, without a savepoint. Waits until the job has ended.
+
+    The checkpoints of the job are deleted, unless
+    execution.checkpointing.externalized-checkpoint-retention keeps them.
+    """
+    _end(job, Cancel(), timeout, as_json)
+
+
+@click.command(
+    help=f"""Write a savepoint of JOB below DIR, or where the settings say; the job continues.
+
+{JOB_HELP}
+"""
+)
+@click.argument("job", required=False)
+@click.argument("target", metavar="[DIR]", required=False)
+@click.option("--dispose", "disposed", metavar="PATH", help="Delete this savepoint instead.")
+@directory_options
+@timeout_option
+@json_option
+def savepoint(
+    job: str | None,
+    target: str | None,
+    disposed: str | None,
+    directory: Path | None,
+    defines: tuple[str, ...],
+    config: Path | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Write or delete a savepoint."""
+    if (job is None) == (disposed is None):
+        msg = "give either JOB, or --dispose PATH"
+        raise click.UsageError(msg)
+    if disposed is not None:
+        path = _local(disposed, "--dispose") or ""
+        dispose(Path(path), directory)
+        _finish(Outcome("", True, "The savepoint is deleted.", path), as_json)
+    if job is not None:
+        selected = SelectedJob.find(job, defines, config, directory)
+        _request(selected, Savepoint(_local(target, "DIR")), timeout, as_json)
+
+
+@click.command()
+@job_argument
+@timeout_option
+@json_option
+def trigger(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
+    """Take a checkpoint of JOB now."""
+    _request(job, Checkpoint(), timeout, as_json)
+
+
+def _request(job: SelectedJob, request: Request, timeout: float | None, as_json: bool) -> None:
+    answer = DriverClient(job, timeout).request(request)
+    _finish(Outcome(job.id, answer.ok, answer.message, answer.path), as_json)
+
+
+def _end(job: SelectedJob, request: Request, timeout: float | None, as_json: bool) -> None:
+    client = DriverClient(job, timeout)
+    answer = client.request(request)
+    if not answer.ok:
+        _finish(Outcome(job.id, False, answer.message), as_json)
+    ended = client.await_end()
+    path, ok = answer.path, ended.is_over
+    if isinstance(request, Cancel):
+        path, ok = _retained_checkpoint(job.directory), ended.status == JobStatus.CANCELED.name
+    message = f"Job {job.name!r} is {ended.status}."
+    _finish(Outcome(job.id, ok, message, path, ended.status), as_json)
+
+
+def _finish(outcome: Outcome, as_json: bool) -> None:
+    """Print the result of a request and exit."""
+    if as_json or outcome.ok:
+        lines = [outcome.message, *([outcome.path] if outcome.path is not None else [])]
+        echo(outcome, as_json, lambda: "\n".join(lines))
+    else:
+        click.echo(f"Error: {outcome.message}", err=True)
+    sys.exit(ExitCode.DONE if outcome.ok else ExitCode.FAILED)
+
+
+def _retained_checkpoint(job: JobDir) -> str | None:
+    retained = [c for c in Journal(job.storage, job.key).state().completed if not c.savepoint]
+    return str(job.from_journal_path(retained[-1].path)) if retained else None
+
+
+def _local(path: str | None, hint: str) -> str | None:
+    """Return an absolute path: the driver may work in another directory."""
+    if path is None:
+        return None
+    try:
+        return str(LOCAL_PATH.parse(path))
+    except ValueError:
+        message = f"{path!r} is not {LOCAL_PATH.expected}"
+        raise click.BadParameter(message, param_hint=hint) from None

@@ -1,0 +1,127 @@
+"""Reads the status of a job from its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
+from penstock.checkpoint.storage.job_dir import JobDir, checkpoint_dir_name
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
+from penstock.common.job_status import JobStatus
+from penstock.errors import CorruptJournalError
+from penstock.recovery.lease import Alive, DriverStatus, Free, Owner, driver_status
+
+
+class DriverFacts(msgspec.Struct, frozen=True):
+    """The process that runs the job, or ran it last."""
+
+    host: str
+    pid: int
+    heard: float
+
+
+class LastCheckpoint(msgspec.Struct, frozen=True):
+    """The newest completed checkpoint, even if it is deleted by now."""
+
+    id: int
+    completed: float
+    new_bytes: int
+    full_bytes: int
+
+
+class JobOverview(msgspec.Struct, frozen=True):
+    """One job in a checkpoint directory; times in seconds since the epoch."""
+
+    id: str
+    name: str
+    status: str
+    """The result of `displayed_status`."""
+    path: str
+    driver: DriverFacts | None
+    attempts: int
+    attempt: str | None
+    """The newest attempt."""
+    started: float | None
+    """When the newest attempt started."""
+    last_checkpoint: LastCheckpoint | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, and not by a failure."""
+        return self.status in ("FINISHED", "CANCELED", "STOPPED")
+
+
+def status_of(state: JournalState | None, driver: DriverStatus) -> JobStatus | None:
+    """Decide the status of a job from its journal, None if that is damaged, and its lease.
+
+    A job that was not ended and that no driver runs is SUSPENDED: started again, it resumes.
+    """
+    if isinstance(driver, Alive):
+        return JobStatus.RUNNING
+    if state is None:
+        return None
+    return JobStatus.SUSPENDED if state.ended is None else state.ended.status
+
+
+def displayed_status(state: JournalState | None, driver: DriverStatus) -> str:
+    """Return the status that commands print, with what matters to users beyond `JobStatus`.
+
+    DIED: suspended, because the driver is dead or silent. STOPPED: finished, with a savepoint.
+    DAMAGED: the journal cannot be read.
+    """
+    status = status_of(state, driver)
+    if status is None:
+        return "DAMAGED"
+    if status is JobStatus.SUSPENDED and not isinstance(driver, Free):
+        return "DIED"
+    ended = None if state is None else state.ended
+    if status is JobStatus.FINISHED and ended is not None and ended.savepoint is not None:
+        return "STOPPED"
+    return status.name
+
+
+def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview:
+    """Read the status of a job; without the parts that are damaged."""
+    driver = driver_status(job, heartbeat_timeout_s, now)
+    try:
+        state = Journal(job.storage, job.key).state()
+    except CorruptJournalError:
+        state = None
+    owner: Owner | None = getattr(driver, "owner", None)
+    last = None if state is None else state.last_attempt
+    return JobOverview(
+        id=job.key,
+        name=job_name(job),
+        status=displayed_status(state, driver),
+        path=str(job.path),
+        driver=None if owner is None else DriverFacts(owner.host, owner.pid, owner.beat),
+        attempts=0 if state is None else state.attempts_so_far,
+        attempt=None if last is None else last.attempt,
+        started=None if last is None else last.time,
+        last_checkpoint=_last_checkpoint(History(job.storage)),
+    )
+
+
+def job_name(job: JobDir) -> str:
+    """Return the name of a job, or its id if the name is not known."""
+    facts = job.read_facts()
+    return job.key if facts is None else facts.name
+
+
+def is_savepoint(record: CheckpointStats) -> bool:
+    """Whether a snapshot is a savepoint, which belongs to the user."""
+    if record.kind in ("savepoint", "stop"):
+        return True
+    # The last checkpoint of a drained job is a savepoint unless it is in a checkpoint's directory.
+    return record.path is not None and Path(record.path).name != checkpoint_dir_name(record.id)
+
+
+def _last_checkpoint(history: History) -> LastCheckpoint | None:
+    for record in reversed(history.checkpoints()):
+        if record.status is CheckpointStatus.COMPLETED and not is_savepoint(record):
+            completed = record.triggered + record.duration_s
+            return LastCheckpoint(record.id, completed, record.new_bytes, record.full_bytes)
+    return None

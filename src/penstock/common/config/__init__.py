@@ -1,0 +1,1 @@
+"""Configuration options, their kinds and defaults, and the configuration file."""

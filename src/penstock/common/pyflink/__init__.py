@@ -1,0 +1,1 @@
+"""Compatibility with PyFlink's names: the import alias, and errors for names that are missing."""

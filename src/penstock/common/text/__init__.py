@@ -1,0 +1,1 @@
+"""Values as text: Java's formats, durations and memory sizes."""

@@ -1,0 +1,1 @@
+"""Sources whose broker wants an acknowledgement for each message instead of an offset."""

@@ -1,0 +1,1 @@
+"""Contracts of sources, sinks and committers, and how the engine calls them."""

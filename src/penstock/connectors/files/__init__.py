@@ -1,0 +1,1 @@
+"""Reads files as a source, and writes part files in buckets as an exactly-once sink."""

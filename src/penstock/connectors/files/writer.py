@@ -1,0 +1,167 @@
+"""Writer of a file sink: stages files in the task, at least one per bucket that has records."""
+# ruff: noqa: D102 - the contract documents these methods
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from penstock.common.serialization import BulkWriterFactory, Encoder
+from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.contracts.sink import SinkWriter, WriterContext
+from penstock.connectors.formats.bulk_writers import append_files
+from penstock.connectors.staging.staged_output import load_staged, stage_bytes
+from penstock.connectors.staging.staging_directory import StagingDirectory
+
+
+class OpenPart(NamedTuple):
+    """A file that a task is writing.
+
+    ``add`` writes a record and returns the size of the file so far if it may end there, else 0.
+    ``finish`` writes the end; it does not close the file.
+    """
+
+    add: Callable[[Any], int]
+    finish: Callable[[], None]
+
+
+class PartFormat(ABC):
+    """The format of a file sink's files."""
+
+    @abstractmethod
+    def begin(self, file: BinaryIO, type_info: TypeInformation | None) -> OpenPart:
+        """Begin a file, in the task."""
+
+    @abstractmethod
+    def join(self, pieces: Sequence[Path], file: BinaryIO) -> None:
+        """Write the records of finished files into another one, in order, on the driver."""
+
+
+class RowFormat(PartFormat):
+    """Record after record, each as an encoder writes it."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def begin(self, file: BinaryIO, type_info: TypeInformation | None) -> OpenPart:
+        encode, write, size = self._encoder.encode, file.write, 0
+
+        def add(value: Any) -> int:
+            nonlocal size
+            data = encode(value, type_info)
+            write(data)
+            size += len(data)
+            return size
+
+        return OpenPart(add, lambda: None)
+
+    def join(self, pieces: Sequence[Path], file: BinaryIO) -> None:
+        append_files(pieces, file)
+
+
+class BulkFormat(PartFormat):
+    """Files with a beginning and an end, such as Parquet."""
+
+    def __init__(self, factory: BulkWriterFactory) -> None:
+        self._factory = factory
+
+    def begin(self, file: BinaryIO, type_info: TypeInformation | None) -> OpenPart:
+        writer = self._factory.create(file)
+        add_element = writer.add_element
+
+        def add(value: Any) -> int:
+            add_element(value)
+            return 0
+
+        return OpenPart(add, writer.finish)
+
+    def join(self, pieces: Sequence[Path], file: BinaryIO) -> None:
+        self._factory.merge(pieces, file)
+
+
+class StagedPart(msgspec.Struct, frozen=True, array_like=True):
+    """A staged file: the bucket of its records, its path, its size in bytes."""
+
+    bucket: str
+    path: str
+    size: int
+
+
+_decoder = msgspec.msgpack.Decoder(list[StagedPart])
+
+
+def decode_parts(staged: bytes) -> list[StagedPart]:
+    """Return what a writer staged."""
+    data = load_staged(staged)
+    return _decoder.decode(data) if data else []
+
+
+class _OpenFile:
+    __slots__ = ("add", "file", "finish", "path")
+
+    def __init__(self, path: Path, context: WriterContext, part_format: PartFormat) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.file: BinaryIO = path.open("xb")
+        self.add, self.finish = part_format.begin(self.file, context.type_info)
+
+
+@dataclass(eq=False, slots=True)
+class PartFileWriter(SinkWriter):
+    """Writes records into files of its own, and begins a new one where one gets too large.
+
+    Files end between records, so that they can be joined without knowledge of records.
+    """
+
+    context: WriterContext
+    directory: StagingDirectory
+    part_format: PartFormat
+    bucket_of: Callable[[Any], str]
+    max_size: int | None
+    _open: dict[str, _OpenFile] = field(default_factory=dict, init=False)
+    _parts: list[StagedPart] = field(default_factory=list, init=False)
+    _count: int = field(default=0, init=False)
+
+    def write(self, value: Any) -> None:
+        bucket = self.bucket_of(value)
+        part = self._open.get(bucket)
+        if part is None:
+            part = self._begin(bucket)
+        size = part.add(value)
+        if self.max_size is not None and size > self.max_size:
+            self._end(bucket)
+
+    def stage(self) -> bytes:
+        for bucket in list(self._open):
+            self._end(bucket)
+        data = msgspec.msgpack.encode(self._parts) if self._parts else b""
+        return stage_bytes(data, self.context)
+
+    def abort(self) -> None:
+        files = [part.file for part in self._open.values()]
+        self._open.clear()  # first: a bulk writer may still write when it is garbage-collected
+        for file in files:
+            file.close()
+        for number in range(self._count):
+            self._path(number).unlink(missing_ok=True)
+
+    def _path(self, number: int) -> Path:
+        return self.directory.path(f"{self.context.name}-{number}.piece")
+
+    def _begin(self, bucket: str) -> _OpenFile:
+        number, self._count = self._count, self._count + 1
+        part = self._open[bucket] = _OpenFile(self._path(number), self.context, self.part_format)
+        return part
+
+    def _end(self, bucket: str) -> None:
+        part = self._open[bucket]
+        part.finish()
+        size = part.file.tell()
+        part.file.close()
+        del self._open[bucket]
+        self._parts.append(StagedPart(bucket, str(part.path), size))

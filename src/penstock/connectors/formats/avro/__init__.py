@@ -1,0 +1,1 @@
+"""Avro files, rows as Avro records, and Avro records in Parquet files."""

@@ -1,0 +1,188 @@
+"""Reads and writes Avro files."""
+# ruff: noqa: D102 - the base classes document these methods
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.connectors.files.source import FileSource
+from penstock.connectors.formats.avro import container
+from penstock.connectors.formats.avro import schema as avro
+from penstock.connectors.formats.avro.row_conversion import record_converter
+from penstock.connectors.formats.avro.validation import record_validator
+from penstock.connectors.formats.reader_format import in_chunks
+from penstock.connectors.formats.text_lines import StreamFormat
+from penstock.errors import UnreadableFileError
+
+_DECODE_RECORDS = 8192
+_BLOCK_BYTES = 1 << 16
+_MARKER = 16
+
+
+class AvroReaderFormat(StreamFormat):
+    """The records of Avro files as dicts; their schema is resolved to the given one."""
+
+    def __init__(self, schema: avro.AvroSchema) -> None:
+        self._schema = schema
+
+    @staticmethod
+    def for_generic_record(schema: avro.AvroSchema) -> AvroReaderFormat:
+        """Read records of this schema; files may be written with another version of it."""
+        return AvroReaderFormat(avro.record_schema(schema))
+
+    def type_info(self) -> avro.GenericRecordAvroTypeInfo:
+        return avro.GenericRecordAvroTypeInfo(self._schema)
+
+    def splittable(self, path: Path) -> bool:
+        return True
+
+    def bytes_per_record(self, path: Path) -> float:
+        with path.open("rb") as file:
+            header = container.read_header(file, path)
+            size = path.stat().st_size
+            block = next(container.blocks_in(file, path, header, 0, size), None)
+        return size if block is None else (len(block.data) + _MARKER) / max(1, block.records)
+
+    def read(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
+        with path.open("rb") as file:
+            header = container.read_header(file, path)
+            waiting: list[container.Block] = []
+            for block in container.blocks_in(file, path, header, start, end):
+                waiting.append(block)
+                if sum(each.records for each in waiting) >= _DECODE_RECORDS:
+                    yield from self._chunks(path, header, waiting)
+                    waiting = []
+            if waiting:
+                yield from self._chunks(path, header, waiting)
+
+    def _chunks(
+        self, path: Path, header: container.Header, blocks: Sequence[container.Block]
+    ) -> Iterator[list[Any]]:
+        plain = [_plain(path, header, block) for block in blocks]
+        try:
+            records = list(self._decoded(header, plain))
+        except Exception as error:
+            self._raise_with_record(path, header, plain)
+            raise UnreadableFileError(str(path), "its records", _text(error)) from error
+        yield from in_chunks(records)
+
+    def _decoded(
+        self, header: container.Header, blocks: Sequence[container.Block]
+    ) -> Iterator[Any]:
+        start = container.encode_header(header.schema, "null", header.marker)
+        data = b"".join(container.encode_block(b.records, b.data, header.marker) for b in blocks)
+        wanted = self._schema.parsed()
+        yield from avro.fastavro().reader(io.BytesIO(start + data), wanted)
+
+    def _raise_with_record(
+        self, path: Path, header: container.Header, blocks: Sequence[container.Block]
+    ) -> None:
+        """Raise an error that names the record that cannot be decoded."""
+        for block in blocks:
+            number = 0
+            try:
+                for _ in self._decoded(header, [block]):
+                    number += 1
+            except Exception as error:
+                where = f"the block at byte {block.start}, record {number + 1}"
+                raise UnreadableFileError(str(path), where, _text(error)) from error
+
+
+def _plain(path: Path, header: container.Header, block: container.Block) -> container.Block:
+    try:
+        return block._replace(data=container.decompress(header.codec, block.data))
+    except ValueError as error:
+        where = f"the block at byte {block.start}"
+        raise UnreadableFileError(str(path), where, str(error)) from None
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+class AvroInputFormat:
+    """Reads records of Avro files, for ``env.create_input(…)``."""
+
+    def __init__(self, path: str | os.PathLike[str], schema: avro.AvroSchema) -> None:
+        self._format = AvroReaderFormat.for_generic_record(schema)
+        self._source = FileSource.for_record_stream_format(self._format, path).build()
+
+    def get_produced_type(self) -> avro.GenericRecordAvroTypeInfo:
+        """Return the type of the records."""
+        return self._format.type_info()
+
+    def source(self) -> FileSource:
+        """Return the source that reads them."""
+        return self._source
+
+
+class AvroBulkWriters:
+    """Creates writers of Avro files."""
+
+    @staticmethod
+    def for_generic_record(schema: avro.AvroSchema, codec: str = "null") -> BulkWriterFactory:
+        """Write dicts, or named rows, of this schema.
+
+        ``codec`` (ours) is null, deflate, snappy, zstandard, bzip2 or xz.
+        """
+        container.compressor(codec)
+        return _Factory(avro.record_schema(schema), codec)
+
+
+class _Factory(BulkWriterFactory):
+    def __init__(self, schema: avro.AvroSchema, codec: str) -> None:
+        self._schema = schema
+        self._codec = codec
+
+    def create(self, file: BinaryIO) -> BulkWriter:
+        return _Writer(file, self._schema, self._codec)
+
+    def merge(self, pieces: Sequence[Path], file: BinaryIO) -> None:
+        marker = os.urandom(_MARKER)
+        file.write(container.encode_header(json.loads(self._schema.text), self._codec, marker))
+        for path in pieces:
+            with path.open("rb") as piece:
+                header, size = container.read_header(piece, path), path.stat().st_size
+                for block in container.blocks_in(piece, path, header, 0, size):
+                    file.write(container.encode_block(block.records, block.data, marker))
+
+
+class _Writer(BulkWriter):
+    def __init__(self, file: BinaryIO, schema: avro.AvroSchema, codec: str) -> None:
+        self._file = file
+        self._marker = os.urandom(_MARKER)
+        self._compress = container.compressor(codec)
+        self._validate = record_validator(schema)
+        self._to_record = record_converter(schema)
+        # fastavro takes a timestamp without a zone for local time; here it is UTC.
+        self._converts_all = "timestamp-" in schema.text
+        self._schema = schema.parsed()
+        self._write = avro.fastavro().schemaless_writer
+        self._block = io.BytesIO()
+        self._records = 0
+        file.write(container.encode_header(json.loads(schema.text), codec, self._marker))
+
+    def add_element(self, element: Any) -> None:
+        record = element
+        if self._converts_all or type(element) is not dict:
+            record = self._to_record(element)
+        self._validate(record)
+        self._write(self._block, self._schema, record)
+        self._records += 1
+        if self._block.tell() >= _BLOCK_BYTES:
+            self._end_block()
+
+    def finish(self) -> None:
+        if self._records:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        data = self._compress(self._block.getvalue())
+        self._file.write(container.encode_block(self._records, data, self._marker))
+        self._block, self._records = io.BytesIO(), 0

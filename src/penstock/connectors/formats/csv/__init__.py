@@ -1,0 +1,1 @@
+"""CSV files, and rows as lines of CSV."""

@@ -1,0 +1,1 @@
+"""Files of JSON lines, and rows as JSON objects."""

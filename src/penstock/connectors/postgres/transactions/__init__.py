@@ -1,0 +1,1 @@
+"""Two-phase commit of staged rows: prepared transactions, the commit ledger and fencing."""

@@ -1,0 +1,1 @@
+"""Reads lines from a socket, by way of a durable ingestion log."""

@@ -1,0 +1,104 @@
+"""Writes, links and checks files so that they survive a power loss.
+
+A file and its name are made durable separately: the name by a sync of the directory it is in. All
+crash-critical file operations of the connectors are in this module.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.errors import LostStagedFileError
+
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+"""Errors of file systems without hard links, without more links to a file, or across devices."""
+
+
+def sync_directory(directory: Path) -> None:
+    """Make files created in or renamed into a directory survive a power loss."""
+    sync_file(directory)
+
+
+def sync_file(path: Path) -> None:
+    """Make what any process has written into a file survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_files(paths: Iterable[Path], levels: int) -> None:
+    """Make files and their names durable, and the names of this many directories above them."""
+    synced = list(paths)
+    for path in synced:
+        sync_file(path)
+    for directory in {above for path in synced for above in list(path.parents)[:levels]}:
+        sync_directory(directory)
+
+
+def make_directory(directory: Path) -> None:
+    """Create a directory and its missing parents so that they survive a power loss."""
+    missing = [directory]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for new in reversed(missing):
+        if not new.is_dir():
+            new.mkdir(exist_ok=True)
+            sync_directory(new.parent)
+
+
+def write_file(path: Path, data: bytes, mode: str = "xb") -> None:
+    """Write and sync a file, by default a new one; its name still has to be synced."""
+    with path.open(mode) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in place of what had its name; a crash leaves the old or the new content."""
+    new = path.with_name(f"{path.name}.new")
+    write_file(new, data, "wb")
+    new.replace(path)
+    sync_directory(path.parent)
+
+
+def check_size(path: Path, size: int) -> None:
+    """Raise `LostStagedFileError` unless a file is there and has this many bytes."""
+    found = path.stat().st_size if path.exists() else 0
+    if found != size:
+        raise LostStagedFileError(str(path), size, found)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, in place of what had that name before."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
+
+
+def give_final_name(hidden: Path, final: Path) -> None:
+    """Give a hidden file its final name, never in place of another file.
+
+    The hidden name may stay: after a crash, two names of one file show that this call was done.
+    Raises FileExistsError if the final name is taken.
+    """
+    try:
+        os.link(hidden, final)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Without links only a rename is atomic. No other process creates files of this name, so
+        # none can appear between the check and the rename.
+        if final.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from error
+        hidden.rename(final)

@@ -1,0 +1,1 @@
+"""Sinks made of the user's functions, and the register of their transactions."""

@@ -1,0 +1,1 @@
+"""The classes of streams, besides DataStream and KeyedStream, and their helpers."""

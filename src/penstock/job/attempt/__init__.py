@@ -1,0 +1,1 @@
+"""One attempt of a job: how it is started, runs and ends."""

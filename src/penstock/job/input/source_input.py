@@ -1,0 +1,143 @@
+"""The input of a stage that reads an external source."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penstock.checkpoint.storage.metadata import SourceState
+from penstock.connectors.contracts.source import SourceEnumerator
+from penstock.ids import CheckpointId, OperatorUid
+from penstock.job.input.stage_input import Entries, MicroBatchInput, ReadView, StageInput
+from penstock.task.layout import file_name
+from penstock.task.messages import SubtaskWork
+
+
+class ReadProgress:
+    """The positions of an at-most-once source, written before each micro-batch is submitted.
+
+    Such a job never reads a record twice: after a restore it continues after the last micro-batch
+    that was started, whether or not that one was published.
+    """
+
+    def __init__(self, directory: Path, uid: OperatorUid) -> None:
+        self._path = directory / "progress" / f"{file_name(uid)}.json"
+
+    def read(self) -> dict[str, int]:
+        """Return the positions, none if no micro-batch was ever started."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return {}
+
+    def write(self, positions: Mapping[str, int]) -> None:
+        """Store the positions after a micro-batch that is about to be submitted."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        staged = self._path.with_suffix(".new")
+        staged.write_bytes(msgspec.json.encode(positions))
+        staged.replace(self._path)
+
+
+@dataclass(eq=False)
+class SourceInput(StageInput):
+    """Turns the ranges that a source's enumerator plans into micro-batches."""
+
+    enumerator: SourceEnumerator
+    parallelism: int
+    poll_seconds: float
+    progress: ReadProgress | None = None
+
+    def __post_init__(self) -> None:
+        self._has_ended = False
+        self._is_paused = False
+        # The coordinator's thread appends, the region loop pops: the enumerator is called by the
+        # loop only, so that connectors need no locks. Only the newest positions matter.
+        self._completed: deque[Mapping[str, int]] = deque(maxlen=1)
+        self._releasable: deque[Mapping[str, int]] = deque(maxlen=1)
+
+    def poll(self, size: int, passed: CheckpointId, view: ReadView) -> MicroBatchInput | None:
+        """Emit a triggered barrier, else let the enumerator plan the next ranges."""
+        coordinator = view()
+        self._is_paused = coordinator.sources_paused
+        self._notify_source()
+        no_work = [SubtaskWork()] * self.parallelism
+        if coordinator.draining and not self._has_ended:
+            self._has_ended = True
+            return MicroBatchInput(no_work, end_of_input=True)
+        if (checkpoint := coordinator.next_barrier(passed)) is not None:
+            return MicroBatchInput(no_work, barrier=checkpoint)
+        if self._has_ended or self._is_paused or size == 0:
+            return None
+        return self._plan(size)
+
+    def _plan(self, max_records: int) -> MicroBatchInput | None:
+        plan = self.enumerator.plan(max_records)
+        end = self.enumerator.finished()
+        if not plan and not end:
+            return None
+        self._has_ended = end
+        positions = self.enumerator.positions()
+        # The end of a range may be spelled differently from the position a checkpoint stores.
+        planned = {r.split: positions.get(r.split, r.end) for ranges in plan for r in ranges}
+        if plan and self.progress is not None:
+            self.progress.write(positions)
+        work = [SubtaskWork(ranges=list(ranges)) for ranges in plan]
+        work += [SubtaskWork()] * (self.parallelism - len(work))
+        return MicroBatchInput(work, end, positions=planned)
+
+    def snapshot(self) -> SourceState:
+        """Return the state of the source after the last published micro-batch.
+
+        It is finished if the source itself has no more input; a drained source may have.
+        """
+        source = self.enumerator
+        positions, finished = source.positions(), source.finished()
+        return SourceState(positions, finished, source.snapshot_state(), source.snapshot_files())
+
+    def notify_checkpoint_complete(self, positions: Mapping[str, int]) -> None:
+        """Queue the positions of a completed checkpoint; the region loop tells the source."""
+        self._completed.append(positions)
+
+    def release(self, positions: Mapping[str, int]) -> None:
+        """Queue the lowest positions any snapshot needs; the region loop tells the source."""
+        self._releasable.append(positions)
+
+    def _notify_source(self) -> None:
+        while self._completed:
+            self.enumerator.notify_checkpoint_complete(self._completed.popleft())
+        while self._releasable:
+            if positions := self._releasable.popleft():
+                self.enumerator.release(positions)
+
+    def notify_published(self, batch: MicroBatchInput, records: int) -> Entries:
+        """Tell the source how many records its ranges held."""
+        ranges = [r for w in batch.work for r in w.ranges]
+        if ranges:
+            self.enumerator.observe(records, ranges)
+        return []
+
+    def parallel_splits(self) -> Collection[str]:
+        """Return what the enumerator says."""
+        return self.enumerator.parallel_splits()
+
+    def is_finished(self, split: str) -> bool:
+        """Return what the enumerator says."""
+        return self.enumerator.is_finished(split)
+
+    def wait_seconds(self) -> float | None:
+        """Return the enumerator's next poll, but never less than a tenth of the poll interval."""
+        if self._has_ended or self._is_paused:
+            return None
+        next_poll = self.enumerator.next_poll()
+        return None if next_poll is None else max(next_poll, self.poll_seconds / 10)
+
+    def close(self) -> None:
+        """Deliver the last notifications to the source, and close it."""
+        try:
+            self._notify_source()
+        finally:
+            self.enumerator.close()

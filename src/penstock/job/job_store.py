@@ -1,0 +1,86 @@
+"""The persistent side of a job: journal, history, lease and snapshots."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from penstock.checkpoint.history import History
+from penstock.checkpoint.settings import Retention
+from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpointStore
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState, StartFailed
+from penstock.common.job_status import JobStatus
+from penstock.errors import PenstockError
+from penstock.ids import AttemptId, CheckpointId
+from penstock.job.context import JobContext
+from penstock.job.restore.retained_snapshots import RetainedSnapshots
+from penstock.recovery.lease import Lease
+
+logger = logging.getLogger("penstock.job")
+
+
+class JobStore:
+    """Opens the journal, history, lease and snapshots of a job once for all attempts."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._dir = context.job_dir
+        self.history = History(
+            self._dir.storage,
+            checkpoints_kept=max(context.checkpoints.checkpoint_history, 100),
+            exceptions_kept=context.checkpoints.exception_history,
+        )
+        self.journal = Journal(self._dir.storage, self._dir.key)
+        self.retained = RetainedSnapshots(self._dir, self.journal)
+        self.lease = Lease(self._dir, context.checkpoints.heartbeat_interval_s)
+
+    def checkpoints(
+        self, attempt: AttemptId, lineage: str, restored: int = 0
+    ) -> CompletedCheckpointStore:
+        """Return the checkpoint store of an attempt that has won the journal.
+
+        New checkpoint ids are higher than that of the restored snapshot, even of another job.
+        """
+        return CompletedCheckpointStore(
+            self._dir,
+            self.journal,
+            attempt,
+            self._context.plan.job_name,
+            self._context.checkpoints.retained,
+            lineage,
+            restored,
+        )
+
+    def start_failed(self, attempt: AttemptId) -> None:
+        """Record that an attempt failed before it ran; never raises.
+
+        An attempt that did not win the journal has nothing to record. If the entry is missing, the
+        next attempt starts from the same snapshot, as after a killed driver.
+        """
+        if self.journal.attempt != attempt:
+            return
+        try:
+            self.journal.append(StartFailed(attempt, time.time()))
+        except (PenstockError, OSError) as error:
+            logger.warning("Attempt %s failed to start; cannot record it: %s", attempt, error)
+
+    def tidy(self, ended: JournalState) -> None:
+        """Delete the checkpoints and files of a lineage that has ended, unless they are retained.
+
+        Called by an attempt that has won the journal, with the journal as of that end. A crash in
+        the middle is repaired by calling it again. Checkpoints of older lineages that were
+        retained, or skipped by a fresh start, are not touched.
+        """
+        assert ended.ended is not None
+        assert self.journal.attempt is not None
+        retains = self._context.checkpoints.retention is Retention.RETAIN_ON_CANCELLATION
+        if ended.ended.status is JobStatus.CANCELED and retains:
+            return
+        self.journal.check_tail()
+        lineage = "" if ended.last_attempt is None else ended.last_attempt.lineage
+        own = [CheckpointId(c.checkpoint) for c in ended.restorable if not c.savepoint]
+        self.checkpoints(AttemptId(self.journal.attempt), lineage).discard(own)
+        self.retained.clean_up()
+        if lineage:
+            self.retained.forget_lineage(lineage)

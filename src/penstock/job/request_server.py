@@ -1,0 +1,100 @@
+"""Serves the requests that other processes leave in the job's directory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
+from penstock.errors import PenstockError
+from penstock.recovery import control
+
+if TYPE_CHECKING:
+    from penstock.job.job_run import JobRun
+
+logger = logging.getLogger("penstock.job")
+
+_POLL_S = 0.25
+
+
+class RequestServer:
+    """Polls for requests while the job runs, serves each one once, and answers when it is done."""
+
+    def __init__(self, control: control.Control, job: JobRun) -> None:
+        self._control = control
+        self._job = job
+        self._seen: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
+
+    def start(self) -> None:
+        """Start polling; requests that a dead driver left open are rejected first."""
+        self._control.reject_abandoned()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop polling, and reject what is still open."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for request, _ in self._control.pending():
+            self._reply(request, control.Answer(False, "the job ended before it did so"))
+
+    def _run(self) -> None:
+        while not self._stop.wait(_POLL_S):
+            try:
+                for id_, request in self._control.pending():
+                    if id_ not in self._seen:
+                        self._seen.add(id_)
+                        self._serve(id_, request)
+            except OSError as error:
+                logger.warning("Requests to this job cannot be read: %s", error)
+
+    def _serve(self, id_: control.RequestId, request: control.Request) -> None:
+        job = self._job
+        try:
+            match request:
+                case control.Cancel():
+                    job.cancel()
+                    self._reply(id_, control.Answer(True, "the job is being cancelled"))
+                    return
+                case control.Channels():
+                    self._reply(id_, self._channels())
+                    return
+                case control.Metrics():
+                    infos = job.statistics.infos()
+                    self._reply(id_, control.Answer(True, f"{len(infos)} metrics", metrics=infos))
+                    return
+                case control.Checkpoint():
+                    done = job.trigger_checkpoint()
+                case control.Savepoint(path):
+                    done = job.trigger_savepoint(path)
+                case control.Stop(drain, path):
+                    done = job.stop_with_savepoint(path, drain=drain)
+        except PenstockError as error:
+            self._reply(id_, control.Answer(False, str(error)))
+            return
+        done.add_done_callback(lambda result: self._reply(id_, _answer(result)))
+
+    def _channels(self) -> control.Answer:
+        view = self._job.channel_view()
+        if view is None:
+            return control.Answer(False, "the job is not running now: it is between two attempts")
+        facts = view.facts()
+        return control.Answer(True, f"{len(facts)} channels", channels=facts)
+
+    def _reply(self, id_: control.RequestId, answer: control.Answer) -> None:
+        try:
+            self._control.reply(id_, answer)
+        except OSError as error:
+            logger.warning("A request to this job cannot be answered: %s", error)
+
+
+def _answer(result: Future[CompletedCheckpoint]) -> control.Answer:
+    error = result.exception()
+    if error is not None:
+        return control.Answer(False, str(error))
+    completed = result.result()
+    return control.Answer(True, str(completed), completed.path)

@@ -1,0 +1,227 @@
+"""The checkpoints and savepoints a job can be restored from, and cleanup of everything else."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from penstock.checkpoint.shared_state_registry import SharedStateRegistry, sweep
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import CheckpointCompletedEntry, JournalState
+from penstock.checkpoint.storage.metadata import (
+    LINEAGE,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SourceState,
+    files_of,
+)
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.crash_points import CrashPoint, reach
+from penstock.errors import CorruptMetadataError
+from penstock.ids import CheckpointId, is_no_later
+from penstock.job.restore.work_dirs import remove_dead_work_dirs
+from penstock.task.layout import AttemptLayout
+
+logger = logging.getLogger("penstock.job")
+
+_GONE = (FileNotFoundError, NotADirectoryError)
+
+Positions = Mapping[str, int]
+
+
+class RetainedPositions:
+    """The source positions in every retained snapshot; below the lowest no record is needed.
+
+    Filled before the coordinator starts, then used by the coordinator's thread only.
+    """
+
+    def __init__(self) -> None:
+        self._retained: dict[int, dict[str, Positions | None]] = {}
+        """By snapshot and source uid; None if the snapshot holds the source's files itself."""
+
+    def keep(self, checkpoint: CheckpointId | int, operators: Iterable[OperatorSnapshot]) -> None:
+        """Add a snapshot."""
+        self._retained[checkpoint] = {
+            o.uid: _needed(o.source) for o in operators if o.source is not None
+        }
+
+    def forget(self, checkpoints: Iterable[CheckpointId | int]) -> None:
+        """Remove discarded snapshots."""
+        for checkpoint in checkpoints:
+            self._retained.pop(checkpoint, None)
+
+    def lowest(self, uid: str) -> dict[str, int]:
+        """Return, per split of a source, the lowest position that a snapshot may read from."""
+        found = [positions.get(uid, {}) for positions in self._retained.values()]
+        needed = [positions for positions in found if positions is not None]
+        if not needed:
+            return {}
+        # A snapshot without a split was taken before any of it was read.
+        splits = set.intersection(*(set(positions) for positions in needed))
+        return {split: min(positions[split] for positions in needed) for split in splits}
+
+
+class RetainedSnapshots:
+    """The snapshots that the journal lists; read again with every call.
+
+    If one of them cannot be read, the files it needs are unknown, and nothing is cleaned up.
+
+    Another driver may take over between reading the journal and deleting. So only files are deleted
+    that a successor cannot have written, by the checkpoint id or attempt in their names.
+    """
+
+    def __init__(self, job_dir: JobDir, journal: Journal) -> None:
+        self._dir = job_dir
+        self._journal = journal
+
+    def remove_leftovers(self, mine: AttemptLayout) -> None:
+        """Remove files of dead attempts.
+
+        Called by an attempt that has won the journal, before any of its tasks runs.
+        """
+        state = self._journal.state()
+        kept = self._read_all(state)
+        reach(CrashPoint.RECOVERY_BEFORE_CLEANUP)
+        work_dirs = (Path(d) for attempt in state.attempts[-3:] for d in attempt.work_dirs)
+        remove_dead_work_dirs(work_dirs, mine)
+        self._remove_uncompleted(state)
+        self._sweep(state, kept)
+
+    def clean_up(self) -> None:
+        """Remove uncompleted and discarded checkpoints, and all state files that no snapshot needs.
+
+        No task of the job may be running.
+        """
+        state = self._journal.state()
+        self._remove_uncompleted(state)
+        self._sweep(state, self._read_all(state))
+
+    def forget_lineage(self, lineage: str) -> None:
+        """Remove connector files of a lineage that has ended, unless a snapshot belongs to it.
+
+        Called after its checkpoints are discarded; may be repeated, also in a later lineage.
+        """
+        state = self._journal.state()
+        last = state.last_attempt
+        if last is None or not is_no_later(lineage, last.attempt):
+            return
+        if last.lineage == lineage and not state.is_over:
+            return
+        kept = self._read_all(state)
+        if kept is None or any(_lineage_of(metadata) == lineage for metadata in kept):
+            return
+        directory = self._dir.connectors(lineage)
+        shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            directory.parent.rmdir()
+
+    def register(self, registry: SharedStateRegistry) -> RetainedPositions:
+        """Register the state files of every snapshot; return where sources stand in each."""
+        positions = RetainedPositions()
+        readable, unreadable = self._read(self._journal.state())
+        for checkpoint in unreadable:
+            # Its source positions are unknown: sources keep everything.
+            positions.keep(checkpoint, [])
+        for metadata in readable:
+            positions.keep(metadata.checkpoint, metadata.operators)
+            if _is_own(metadata):
+                paths = [self._dir.shared / name for name in files_of(metadata)]
+                registry.register_checkpoint(CheckpointId(metadata.checkpoint), paths)
+        return positions
+
+    def uncommitted(self) -> tuple[int, int] | None:
+        """Return the newest checkpoint and its number of uncommitted committables, None if none."""
+        state = self._journal.state()
+        newest = state.restorable[-1] if state.restorable else None
+        if newest is None or newest.checkpoint in state.commits_done:
+            return None
+        try:
+            operators = self._metadata(newest).operators
+        except (OSError, CorruptMetadataError):
+            return newest.checkpoint, 0
+        count = sum(len(o.sink.committables) for o in operators if o.sink is not None)
+        return (newest.checkpoint, count) if count else None
+
+    def referenced_by_sinks(
+        self, without: Collection[int] = ()
+    ) -> Mapping[str, list[bytes]] | None:
+        """Return sink state and committables in snapshots, by uid; None if that is unknown.
+
+        Snapshots with ids in `without` are left out.
+        """
+        kept = self._read_all(self._journal.state())
+        if kept is None:
+            return None
+        referenced: dict[str, list[bytes]] = {}
+        for metadata in kept:
+            operators = [] if metadata.checkpoint in without else metadata.operators
+            for operator in operators:
+                if operator.sink is not None:
+                    mine = referenced.setdefault(operator.uid, [])
+                    mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
+        return referenced
+
+    def _remove_uncompleted(self, state: JournalState) -> None:
+        """Remove what never won the journal, or was discarded there by a driver that then died."""
+        completed = {c.checkpoint for c in state.completed}
+        for checkpoint in self._dir.checkpoints_on_disk():
+            if checkpoint not in completed and checkpoint <= state.highest_id:
+                self._dir.delete_checkpoint(checkpoint)
+        for checkpoint in self._dir.savepoints_on_disk():
+            if checkpoint not in completed and checkpoint <= state.highest_id:
+                self._dir.savepoint(checkpoint).unlink(missing_ok=True)
+
+    def _sweep(self, state: JournalState, kept: list[CheckpointMetadata] | None) -> None:
+        if kept is None or state.last_attempt is None or not self._dir.shared.is_dir():
+            return
+        needed = {self._dir.shared / name for m in kept if _is_own(m) for name in files_of(m)}
+        sweep(self._dir.shared, needed, state.last_attempt.attempt)
+        with contextlib.suppress(OSError):
+            self._dir.shared.rmdir()
+
+    def _read_all(self, state: JournalState) -> list[CheckpointMetadata] | None:
+        readable, unreadable = self._read(state)
+        if not unreadable:
+            return readable
+        logger.warning("Files are not cleaned up: snapshots %s cannot be read", unreadable)
+        return None
+
+    def _read(self, state: JournalState) -> tuple[list[CheckpointMetadata], list[int]]:
+        """Return the snapshots that can be read, and the ids of those that cannot."""
+        readable: list[CheckpointMetadata] = []
+        unreadable: list[int] = []
+        for completed in state.completed:
+            try:
+                readable.append(self._metadata(completed))
+            except (OSError, CorruptMetadataError) as error:
+                if completed.savepoint and isinstance(error, _GONE):
+                    continue  # its owner has deleted it
+                logger.warning("Snapshot %s cannot be read: %s", completed.path, error)
+                # A damaged checkpoint that the job fell back from is not needed.
+                if completed.savepoint or completed in state.restorable:
+                    unreadable.append(completed.checkpoint)
+        return readable, unreadable
+
+    def _metadata(self, completed: CheckpointCompletedEntry) -> CheckpointMetadata:
+        file = self._dir.from_journal_path(completed.path) / METADATA
+        copy = self._dir.savepoint(completed.checkpoint)
+        if completed.savepoint and copy.exists():
+            file = copy
+        return decode_metadata(file.read_bytes(), str(file))
+
+
+def _is_own(metadata: CheckpointMetadata) -> bool:
+    return metadata.kind != "savepoint"
+
+
+def _lineage_of(metadata: CheckpointMetadata) -> str:
+    return metadata.properties.get(LINEAGE, metadata.attempt)
+
+
+def _needed(source: SourceState) -> Positions | None:
+    is_alone = source.files is not None and source.files.is_in_snapshot
+    return None if is_alone else source.positions

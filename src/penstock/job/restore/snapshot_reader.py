@@ -1,0 +1,96 @@
+"""Reads and verifies the snapshots that a job can be restored from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from penstock.checkpoint.barriers.channel_state_files import verify_segment
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.metadata import ChannelState, CheckpointMetadata, in_flight_file
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.connectors.contracts.snapshot_files import verify_snapshot_file
+from penstock.errors import CorruptMetadataError, NotASavepointError
+from penstock.ids import ChannelId, OperatorUid
+from penstock.recovery.restore_candidates import RestoreCandidate
+from penstock.savepoint.read import verify_files
+from penstock.state.backends.refs import StateLocation
+from penstock.state.backends.registry import create_state_backend
+from penstock.task.layout import file_name
+
+_VERIFIED_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot that was read: a checkpoint of this job or of another, or a savepoint."""
+
+    metadata: CheckpointMetadata
+    path: Path
+    is_own: bool
+    """Whether its files belong to this job, which continues to use them."""
+    is_committed: bool = False
+    """Whether the journal says that sinks have committed everything in it."""
+    in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
+    """Its in-flight data, by the channels of the job that it goes back into."""
+
+    @property
+    def shared(self) -> Path:
+        """The directory of a checkpoint's state files."""
+        return self.path.parent / "shared"
+
+
+def read_snapshot(job_dir: JobDir, candidate: RestoreCandidate) -> Snapshot:
+    """Read the metadata of a snapshot.
+
+    Raises:
+        NotASavepointError: the path that the user named is not a snapshot.
+        CorruptMetadataError: it is missing, damaged, or not the one that the journal names.
+    """
+    path = job_dir.from_journal_path(str(candidate.path))
+    path = path.parent if path.name == METADATA else path
+    file = path / METADATA
+    if candidate.checkpoint is None and not file.exists():
+        raise NotASavepointError(str(candidate.path), f"it has no {METADATA}")
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise CorruptMetadataError(str(file), "it is missing") from None
+    metadata = decode_metadata(data, str(file))
+    if candidate.crc is not None and zlib.crc32(data) != candidate.crc:
+        raise CorruptMetadataError(str(file), "it is not the file that the journal names")
+    return Snapshot(
+        metadata, path, is_own=candidate.checkpoint is not None, is_committed=candidate.commits_done
+    )
+
+
+def verify_snapshot(snapshot: Snapshot) -> None:
+    """Read every file of a snapshot and compare its checksum.
+
+    Raises:
+        CorruptStateError: a file is missing, damaged or another one.
+    """
+    with ThreadPoolExecutor(_VERIFIED_AT_ONCE) as pool:
+        for check in [pool.submit(check) for check in _checks(snapshot)]:
+            check.result()
+
+
+def _checks(snapshot: Snapshot) -> Iterator[Callable[[], None]]:
+    for operator in snapshot.metadata.operators:
+        if operator.source is not None and (kept := operator.source.files) is not None:
+            source = kept.located_in(snapshot.path)
+            yield from (partial(verify_snapshot_file, source, file) for file in kept.files)
+        for saved in operator.savepoint:
+            yield partial(verify_files, snapshot.path, [saved])
+        for state in operator.in_flight:
+            for segment in (s for entry in state.entries for s in entry):
+                file = snapshot.path / in_flight_file(operator.uid, state, segment)
+                yield partial(verify_segment, file, segment)
+        directory = snapshot.shared / file_name(OperatorUid(operator.uid))
+        for subtask, ref in enumerate(operator.keyed):
+            place = StateLocation(directory / str(subtask), directory)
+            yield partial(create_state_backend(operator.backend or "").verify, place, ref)

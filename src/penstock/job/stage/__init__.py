@@ -1,0 +1,1 @@
+"""The driver loop of a pipelined region: plans, submits and publishes micro-batches."""

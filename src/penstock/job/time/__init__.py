@@ -1,0 +1,1 @@
+"""Event time on the driver: watermarks, idleness, watermark alignment and timers."""

@@ -1,0 +1,223 @@
+"""Decides whether and when a failed job is restarted: Flink's restart strategies."""
+# ruff: noqa: D102 - the base class documents these methods
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.common.config import recovery_options as options
+from penstock.common.config_options import ConfigOption, read
+from penstock.common.configuration import Configuration
+from penstock.errors import (
+    BadCheckpointError,
+    CommitFailedError,
+    ConfigurationError,
+    FencedError,
+    InvalidJobError,
+)
+
+_NEVER_RESTARTED = (ConfigurationError, InvalidJobError, FencedError, BadCheckpointError)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """One earlier restart: when the job failed, when it was to start again."""
+
+    failed_at: float
+    restart_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAfter:
+    """Restart the job after so many seconds.
+
+    `counts` is false for a failure during the wait for a restart: it belongs to the failure before
+    and is not added to the history.
+    """
+
+    seconds: float
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Leave the job failed; the reason names the setting that says so."""
+
+    reason: str
+
+
+History = Sequence[Restart]
+Random = Callable[[], float]
+
+
+class RestartStrategy(ABC):
+    """Decides about one failure from the restarts before it; has no state."""
+
+    @abstractmethod
+    def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
+        """Decide about a failure that happens now.
+
+        `history` has the counted restarts of this driver, oldest first; `random` returns numbers
+        from 0 to 1.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class NoRestart(RestartStrategy):
+    """Never restarts."""
+
+    def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
+        return GiveUp(
+            f"no restarts are configured ({options.RESTART_STRATEGY.key} is none, "
+            "or unset in a job without checkpoints)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelay(RestartStrategy):
+    """Restarts a fixed number of times."""
+
+    attempts: int
+    delay_s: float
+
+    def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
+        if len(history) < self.attempts:
+            return RestartAfter(self.delay_s)
+        return GiveUp(f"{options.FIXED_DELAY_ATTEMPTS.key} allows {_restarts(self.attempts)}")
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRate(RestartStrategy):
+    """Restarts unless there are too many failures within an interval."""
+
+    max_failures: int
+    interval_s: float
+    delay_s: float
+
+    def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
+        few = len(history) < self.max_failures
+        if few or now - history[-self.max_failures].failed_at > self.interval_s:
+            return RestartAfter(self.delay_s)
+        return GiveUp(
+            f"{self.max_failures + 1} failures within {self.interval_s:g} s, and "
+            f"{options.FAILURE_RATE_MAX_FAILURES.key} is {self.max_failures}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialDelay(RestartStrategy):
+    """Restarts with growing delays, until the job has run for a while without a failure.
+
+    Gives up only if the number of restarts in a row is limited.
+    """
+
+    initial_s: float
+    maximum_s: float
+    multiplier: float
+    jitter: float
+    reset_after_s: float
+    attempts: int | None
+
+    def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
+        if history and history[-1].failed_at <= now <= history[-1].restart_at:
+            return RestartAfter(history[-1].restart_at - now, counts=False)
+        before = self._restarts_in_a_row(history, now)
+        if self.attempts is not None and before >= self.attempts:
+            return GiveUp(f"{options.ATTEMPTS_BEFORE_RESET.key} allows {_restarts(self.attempts)}")
+        return RestartAfter(self._backoff(before, random))
+
+    def _restarts_in_a_row(self, history: History, now: float) -> int:
+        failures = [*(restart.failed_at for restart in history), now]
+        in_a_row = 0
+        for restart, next_failure in zip(history, failures[1:], strict=True):
+            quiet = next_failure - restart.restart_at
+            in_a_row = 0 if quiet >= self.reset_after_s else in_a_row + 1
+        return in_a_row
+
+    def _backoff(self, restarts: int, random: Random) -> float:
+        backoff = self.initial_s
+        for _ in range(restarts):
+            # Jitter can at most double it, so nothing above twice the maximum matters.
+            if backoff > 2 * self.maximum_s:
+                break
+            backoff *= self.multiplier
+        offset = backoff * self.jitter * (2 * random() - 1)
+        return max(self.initial_s, min(backoff + offset, self.maximum_s))
+
+
+def decide_restart(
+    strategy: RestartStrategy, error: BaseException, history: History, now: float, random: Random
+) -> RestartAfter | GiveUp:
+    """Decide about a job that failed with an error now.
+
+    An error that a restart cannot repair, or that means that another driver runs the job, is never
+    followed by a restart.
+    """
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        if _is_permanent(cause):
+            return GiveUp(f"a restart cannot repair {type(cause).__name__}")
+        seen.add(id(cause))
+        cause = cause.__cause__
+    return strategy.decide(history, now, random)
+
+
+def _is_permanent(error: BaseException) -> bool:
+    if isinstance(error, CommitFailedError):
+        return error.is_permanent
+    return isinstance(error, _NEVER_RESTARTED)
+
+
+def read_restart_strategy(configuration: Configuration, *, checkpointing: bool) -> RestartStrategy:
+    """Read the strategy; the default of a job with checkpoints is `exponential-delay`.
+
+    Raises:
+        ConfigurationError: two settings contradict each other, or a value is invalid.
+    """
+    chosen = read(configuration, options.RESTART_STRATEGY)
+    match chosen or ("exponential-delay" if checkpointing else "none"):
+        case "none":
+            return NoRestart()
+        case "fixed-delay":
+            return FixedDelay(
+                read(configuration, options.FIXED_DELAY_ATTEMPTS),
+                _seconds(configuration, options.FIXED_DELAY_DELAY),
+            )
+        case "failure-rate":
+            return FailureRate(
+                read(configuration, options.FAILURE_RATE_MAX_FAILURES),
+                _seconds(configuration, options.FAILURE_RATE_INTERVAL),
+                _seconds(configuration, options.FAILURE_RATE_DELAY),
+            )
+    return _read_exponential_delay(configuration)
+
+
+def _read_exponential_delay(configuration: Configuration) -> ExponentialDelay:
+    initial = _seconds(configuration, options.INITIAL_BACKOFF)
+    maximum = _seconds(configuration, options.MAX_BACKOFF)
+    if initial > maximum:
+        message = (
+            f"{options.INITIAL_BACKOFF.key} must not be longer than {options.MAX_BACKOFF.key}; "
+            f"got {initial:g} s and {maximum:g} s"
+        )
+        raise ConfigurationError(message)
+    return ExponentialDelay(
+        initial,
+        maximum,
+        read(configuration, options.BACKOFF_MULTIPLIER),
+        read(configuration, options.JITTER_FACTOR),
+        _seconds(configuration, options.RESET_BACKOFF_THRESHOLD),
+        read(configuration, options.ATTEMPTS_BEFORE_RESET),
+    )
+
+
+def _seconds(configuration: Configuration, option: ConfigOption[timedelta]) -> float:
+    return read(configuration, option).total_seconds()
+
+
+def _restarts(number: int) -> str:
+    return "1 restart" if number == 1 else f"{number} restarts"

@@ -1,0 +1,1 @@
+"""Spark DataFrames and streaming queries as sources of a job."""

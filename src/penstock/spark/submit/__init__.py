@@ -1,0 +1,1 @@
+"""Runs micro-batches as Spark jobs."""

@@ -1,0 +1,80 @@
+"""Runs the micro-batches of a single stage as Spark jobs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+
+from penstock.graph.plan import Stage
+from penstock.spark.submit.anchors import Anchors, drain
+from penstock.spark.submit.input_frames import Frame, ReusableFrame
+from penstock.spark.submit.instruction_property import enter_task, read_instructions
+from penstock.task.messages import (
+    Acknowledgement,
+    Instruction,
+    decode_acknowledgement,
+    encode,
+    has_input,
+)
+from penstock.task.subtask import TaskAttempt, run_subtask
+
+
+class StageJob:
+    """Runs a stage that is a region by itself; used by the region's thread.
+
+    What can be planned is planned once: an RDD that maps `run_subtask` over the anchor, and the
+    DataFrame if all micro-batches read the same one. A micro-batch is one more run of it.
+    """
+
+    def __init__(
+        self, stage: Stage, anchors: Anchors, task: Broadcast[bytes], frame: Frame | None
+    ) -> None:
+        self._runner = _SubtaskRunner(task, sys.path)
+        self._over_anchor = anchors.plain(stage.parallelism).mapPartitions(self._runner)
+        self._frame = frame
+        self._reusable: DataFrame | None = None
+        if isinstance(frame, ReusableFrame):
+            self._reusable = self._over_frame(frame.df)
+
+    def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
+        """Run one try of a micro-batch; return its acknowledgements in any order."""
+        (instruction,) = instructions
+        if self._frame is None or not has_input(instruction.work):
+            # Without input a micro-batch only fires timers and notifies functions.
+            rows = self._over_anchor.collect()
+        else:
+            acks = self._reusable or self._over_frame(self._frame(instruction.work))
+            rows = [bytes(row.ack) for row in acks.collect()]
+        return [[decode_acknowledgement(row) for row in rows]]
+
+    def _over_frame(self, frame: DataFrame) -> DataFrame:
+        return frame.mapInArrow(self._runner.run_over_batches, "ack binary")
+
+
+class _SubtaskRunner:
+    """Runs a subtask in a Spark task; pickled once per stage."""
+
+    def __init__(self, task: Broadcast[bytes], path: Sequence[str]) -> None:
+        self._task = task
+        self._path = path
+
+    def __call__(self, anchor: Iterable[int]) -> Iterator[bytes]:
+        """Run the subtask of a partition of the anchor."""
+        drain(anchor)
+        yield self._run()
+
+    def run_over_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the operator chain over a partition of a DataFrame."""
+        yield pa.record_batch([pa.array([self._run(batches)], pa.binary())], names=["ack"])
+
+    def _run(self, batches: Iterator[pa.RecordBatch] | None = None) -> bytes:
+        context = enter_task(self._path)
+        (instruction,) = read_instructions(context)
+        task_attempt = TaskAttempt(
+            context.partitionId(), context.taskAttemptId(), context.attemptNumber()
+        )
+        return encode(run_subtask(self._task.value, instruction, task_attempt, batches))

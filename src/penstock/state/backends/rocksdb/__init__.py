@@ -1,0 +1,1 @@
+"""The rocksdb backend: state in RocksDB on each host, SST files in the shared directory."""

@@ -1,0 +1,102 @@
+"""RocksDB's files in the shared directory: uploaded once, verified when they are downloaded.
+
+An SST file is immutable, and its last few hundred bytes identify the session of the database that
+wrote it and its number. A digest of these bytes is part of the file's shared name, so the same file
+is recognised on any host, and another file of the same number is not mistaken for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO
+from zlib import crc32
+
+from penstock.errors import CorruptStateError
+from penstock.state.backends.refs import FileRef, SstFiles, StagedName, StateLocation
+from penstock.state.files import check_sums, file_name
+
+_TABLE = ".sst"
+_CURRENT = "CURRENT"
+_MANIFEST = "MANIFEST-*"
+_TAIL = 8192
+_PIECE = 1 << 20
+_MARK = "~"
+
+
+def upload_sst_files(
+    snapshot: Path,
+    location: StateLocation,
+    version: int,
+    name: StagedName,
+    known: Iterable[FileRef] = (),
+    *,
+    durable: bool,
+) -> SstFiles:
+    """Copy a snapshot's files into the shared directory, except the SST files that are ``known``.
+
+    Raises:
+        FileNotFoundError: if the snapshot does not exist, or vanishes meanwhile.
+    """
+    manifests = sorted(snapshot.glob(_MANIFEST))
+    # The file that makes a directory a database comes last, in both directions.
+    paths = [*sorted(snapshot.glob(f"*{_TABLE}")), *manifests, snapshot / _CURRENT]
+    there = {_own_name(file): file for file in known if file.name.endswith(_TABLE)}
+    location.shared_dir.mkdir(parents=True, exist_ok=True)
+    files = []
+    for path in paths:
+        own = f"{_fingerprint(path)}{_MARK}{path.name}"
+        file = there.get(own)
+        if file is None or file.size != path.stat().st_size:
+            shared = file_name(version, name, f"{_MARK}{own}")
+            with path.open("rb") as source, (location.shared_dir / shared).open("xb") as target:
+                size, crc = _copy(source, target)
+                if durable:
+                    target.flush()
+                    os.fsync(target.fileno())
+            file = FileRef(shared, version, size, crc)
+        files.append(file)
+    return SstFiles(version, tuple(files))
+
+
+def download_sst_files(location: StateLocation, tables: SstFiles, path: Path) -> None:
+    """Copy a base's files into a new local directory, and verify each.
+
+    If the process is killed, it leaves a directory that is not a database.
+
+    Raises:
+        CorruptStateError: if a file is missing, damaged or another one.
+    """
+    path.mkdir(parents=True)
+    for file in tables.files:
+        shared = location.shared_dir / file.name
+        try:
+            with shared.open("rb") as source, (path / _local_name(file)).open("xb") as target:
+                size, crc = _copy(source, target)
+        except FileNotFoundError:
+            raise CorruptStateError(str(shared), "it is missing") from None
+        check_sums(shared, (size, crc), (file.size, file.crc))
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> tuple[int, int]:
+    size = crc = 0
+    while piece := source.read(_PIECE):
+        target.write(piece)
+        size, crc = size + len(piece), crc32(piece, crc)
+    return size, crc
+
+
+def _fingerprint(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        return blake2b(file.read(), digest_size=12).hexdigest()
+
+
+def _own_name(file: FileRef) -> str:
+    return _MARK.join(file.name.split(_MARK)[-2:])
+
+
+def _local_name(file: FileRef) -> str:
+    return file.name.rpartition(_MARK)[2]

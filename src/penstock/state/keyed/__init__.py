@@ -1,0 +1,1 @@
+"""Keyed states: value, list, map, reducing, aggregating and raw state, and timers."""

@@ -1,0 +1,1 @@
+"""Operator state: lists and broadcast maps that belong to a subtask."""

@@ -1,0 +1,1 @@
+"""The registry of a step's states: their tables, types and migrations."""

@@ -1,0 +1,109 @@
+"""The steps that end in a sink: record by record, in blocks, or as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.channel.batches import BatchSchema
+from penstock.channel.columns import Columns
+from penstock.common.typeinfo import PickledBytesTypeInfo, TypeInformation, is_immutable
+from penstock.connectors.contracts.sink import SinkWriter
+from penstock.errors import MethodCall
+from penstock.graph.job_graph import Node
+from penstock.task.failure import fail
+from penstock.task.operators.batch_step import PushColumns
+from penstock.task.operators.steps import Push
+from penstock.types.coercion import Coercion, coercion_for
+
+_BLOCK_SIZE = 512
+"""Records of a block: few enough to be in the processor's cache when they are written."""
+
+
+def sink_step(node: Node, write: Push, *, is_head: bool) -> Push:
+    """Return a step that gives each record to a writer at once."""
+    if not node.function.can_fail:
+        return write
+    coercion = _coercion(node, is_head=is_head)
+    step = node.name
+
+    def push(record: Any) -> None:
+        try:
+            write(record)
+        except (Exception, SystemExit) as error:
+            fail(step, record, error)
+
+    def push_checked(record: Any) -> None:
+        try:
+            if not exact(record):
+                normal(record, "")
+            write(record)
+        except (Exception, SystemExit) as error:
+            fail(step, record, error)
+
+    if coercion is None:
+        return push
+    exact, normal = coercion.exact, coercion.normal
+    return push_checked
+
+
+def takes_blocks(node: Node, writer: SinkWriter) -> bool:
+    """Return whether records may be collected in blocks: no function can change them meanwhile."""
+    declared: TypeInformation | None = node.input_type
+    return writer.supports_write_many and declared is not None and is_immutable(declared)
+
+
+class BlockSink:
+    """Collects records for a writer that takes many at once."""
+
+    def __init__(self, step: str, writer: SinkWriter, one_by_one: Push) -> None:
+        self._step = step
+        self._write_many = writer.write_many
+        self._one_by_one = one_by_one
+        self._records: list[Any] = []
+
+    def step(self) -> Push:
+        """Return the step that takes one record."""
+        records, append, drain = self._records, self._records.append, self.drain
+
+        def push(record: Any) -> None:
+            append(record)
+            if len(records) >= _BLOCK_SIZE:
+                drain()
+
+        return push
+
+    def drain(self) -> None:
+        """Write the collected records."""
+        if not self._records:
+            return
+        try:
+            are_written = self._write_many(self._records)
+        except (Exception, SystemExit) as error:
+            fail(self._step, MethodCall(f"write_many() with {len(self._records)} records"), error)
+        if not are_written:
+            for record in self._records:
+                self._one_by_one(record)
+        self._records.clear()
+
+
+def columns_sink(step: str, writer: SinkWriter, schema: BatchSchema) -> PushColumns:
+    """Return a step that gives columns to a writer."""
+
+    def push(columns: Columns, times: pa.Array | None) -> None:
+        batch = schema.batch(columns)
+        try:
+            writer.write_batch(batch, lambda: schema.records(columns))
+        except (Exception, SystemExit) as error:
+            fail(step, MethodCall(f"write_batch() with {batch.num_rows} records"), error)
+
+    return push
+
+
+def _coercion(node: Node, *, is_head: bool) -> Coercion | None:
+    declared = node.input_type
+    # The records of a channel were coerced when they were written.
+    if declared is None or is_head or not node.function.checks_type:
+        return None
+    return None if isinstance(declared, PickledBytesTypeInfo) else coercion_for(declared)

@@ -1,0 +1,1 @@
+"""Distributes the records of a task among the subtasks of the next stage."""

@@ -1,0 +1,1 @@
+"""Runs subtasks whose records Spark's shuffle carries."""

@@ -1,0 +1,1 @@
+"""Event time inside a task: timestamps, watermark generators and timers."""

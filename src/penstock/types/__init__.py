@@ -1,0 +1,1 @@
+"""Declared types: coercion, type signatures, serializers, compatibility and Arrow columns."""

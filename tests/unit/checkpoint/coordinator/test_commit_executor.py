@@ -1,0 +1,143 @@
+"""The commit executor: commits in order, notifications, and discarded output."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.coordinator.commit_executor import CommitExecutor, DiscardedOutput
+from penstock.checkpoint.storage.metadata import CommittableState
+from penstock.connectors.contracts.committer import CommitRequest
+from penstock.connectors.contracts.committing import seconds_before_retry
+from penstock.ids import CheckpointId
+from tests.unit.checkpoint.coordinator.coordinated_job import SINK_UID, Commits, World
+from tests.unit.support import eventually
+
+ONE = {SINK_UID: [CommittableState(1, b"x")]}
+DISCARDED = {SINK_UID: DiscardedOutput([b"a"], [b"b"])}
+
+
+class RetriesLater(Commits):
+    """Asks three times to be called again."""
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        for request in requests:
+            if request.get_number_of_retries() < 3:
+                request.retry_later()
+
+
+class Discards(Commits):
+    """Also remembers what was discarded, among its calls."""
+
+    def discard(self, discarded: Sequence[bytes], retained: Sequence[bytes]) -> None:
+        self.calls.append([*discarded, *retained])
+        if self.error is not None:
+            raise self.error
+
+
+def executor(root: Path, committer: Commits, retries: int = 0) -> CommitExecutor:
+    return CommitExecutor({SINK_UID: committer}, {SINK_UID: "files"}, World(root).store, retries)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_sinks_discard_output_after_the_commits_submitted_before(tmp_path: Path) -> None:
+    committer = Discards()
+    committer.may_go.clear()
+    commits = executor(tmp_path, committer)
+    done = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.discard(DISCARDED)
+    commits.submit(CheckpointId(2), ONE, done.set, lambda _: None)
+    assert committer.calls == []
+    committer.may_go.set()
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"x"], [b"a", b"b"], [b"x"]]
+
+
+def test_after_a_failed_commit_nothing_is_discarded(tmp_path: Path) -> None:
+    committer = Discards()
+    committer.error = OSError("no")
+    commits = executor(tmp_path, committer)
+    failures: list[BaseException] = []
+    ended = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, failures.append)
+    commits.discard(DISCARDED)
+    commits.submit(CheckpointId(2), {}, ended.set, failures.append)
+    assert ended.wait(20)
+    commits.close()
+    assert len(failures) == 1
+    assert committer.calls == []
+
+
+def test_a_sink_that_cannot_discard_fails_nothing(tmp_path: Path) -> None:
+    committer = Discards()
+    commits = executor(tmp_path, committer)
+    committer.error = OSError("no")
+    done = threading.Event()
+    commits.discard({**DISCARDED, "a sink without a committer": DiscardedOutput([b"a"], [])})
+    commits.submit(CheckpointId(1), {}, done.set, lambda _: None)
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"a", b"b"]]
+
+
+def test_a_commit_is_retried_with_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = executor(tmp_path, RetriesLater(), 3)
+    pauses: list[float] = []
+    monkeypatch.setattr(commits._closing, "wait", pauses.append)
+    commits.commit(CheckpointId(1), ONE)
+    assert pauses == [seconds_before_retry(retry) for retry in (1, 2, 3)]
+
+
+class Notified(Commits):
+    """Also remembers among its calls when it was notified."""
+
+    def notify_checkpoint_complete(self) -> None:
+        self.calls.append([])
+        if self.error is not None:
+            raise self.error
+
+
+def test_sinks_are_notified_of_a_checkpoint_after_its_commits_and_of_one_without_commits(
+    tmp_path: Path,
+) -> None:
+    committer = Notified()
+    commits = executor(tmp_path, committer)
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.submit(CheckpointId(2), {}, nothing, lambda _: None)
+    eventually(lambda: len(committer.calls) == 3)
+    commits.close()
+    assert committer.calls == [[b"x"], [], []]
+
+
+def test_a_sink_that_fails_in_a_notification_fails_nothing_else(tmp_path: Path) -> None:
+    committer = Notified()
+    committer.error = OSError("no")
+    commits = executor(tmp_path, committer)
+    failures: list[BaseException] = []
+    for checkpoint in (1, 2):
+        commits.submit(CheckpointId(checkpoint), {}, nothing, failures.append)
+    eventually(lambda: len(committer.calls) == 2)
+    commits.close()
+    assert failures == []
+
+
+def test_after_a_failed_commit_sinks_are_not_notified(tmp_path: Path) -> None:
+    committer = Notified()
+    committer.error = OSError("no")
+    commits = executor(tmp_path, committer)
+    ended = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.submit(CheckpointId(2), {}, ended.set, lambda _: None)
+    assert ended.wait(20)
+    commits.close()
+    assert committer.calls == []

@@ -1,0 +1,359 @@
+import errno
+import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common import Types
+from penstock.common.serialization import Encoder
+from penstock.connectors.contracts.committer import Committer, CommitterContext
+from penstock.connectors.contracts.committing import CommitReport, commit_all
+from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, WriterContext
+from penstock.connectors.files.bucket_assigner import BucketAssigner, compile_pattern, zone_of
+from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll, roll_at_barrier
+from penstock.connectors.files.sink import FileSink, OutputFileConfig, RowFormatBuilder
+from penstock.errors import CommitFailedError, LostStagedFileError
+
+STEP = Path("step")
+
+
+def into(directory: Path) -> RowFormatBuilder:
+    builder = FileSink.for_row_format(str(directory), Encoder.simple_string_encoder())
+    return builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+
+
+def staged(
+    sink: FileSink, batch: int, subtask: int, values: list[Any], type_info: Any = None
+) -> bytes:
+    name = f"a1-{batch}-0-{subtask}-0"
+    type_info = type_info or Types.STRING()
+    writer = sink.writer(WriterContext(subtask, 2, STEP, name, type_info, "job", "a1"))
+    for value in values:
+        writer.write(value)
+    return writer.stage()
+
+
+def publisher_of(sink: FileSink, restored: Sequence[bytes] = (), job: str = "job") -> SinkPublisher:
+    context = PublisherContext(2, "files", STEP, job, "a1", checkpointed=True, restored=restored)
+    return sink.publisher(context)
+
+
+def committer_of(sink: FileSink, job: str = "job") -> Committer:
+    return sink.committer(CommitterContext(job, "a1", "files", STEP))
+
+
+def commit(sink: FileSink, committables: Sequence[bytes], job: str = "job") -> CommitReport:
+    committer = committer_of(sink, job)
+    return commit_all(committer, committables, retries=0, pause=lambda _: None, step="files")
+
+
+def run(sink: FileSink, batches: list[list[list[Any]]], type_info: Any = None) -> None:
+    publisher = publisher_of(sink)
+    for batch, subtasks in enumerate(batches):
+        publisher.publish(
+            [
+                staged(sink, batch, subtask, values, type_info)
+                for subtask, values in enumerate(subtasks)
+            ]
+        )
+    commit(sink, publisher.at_barrier(1, flush=True)().committables)
+    committer_of(sink).sweep([])
+    publisher.close()
+
+
+def contents(directory: Path) -> list[str]:
+    return sorted(path.read_text() for path in directory.iterdir())
+
+
+def test_each_subtask_gets_one_part_across_micro_batches(tmp_path: Path) -> None:
+    run(into(tmp_path).build(), [[["a"], ["x"]], [["b"], []], [["c"], ["y"]]])
+    assert contents(tmp_path) == ["a\nb\nc\n", "x\ny\n"]
+
+
+def test_parts_are_named_after_prefix_writer_number_and_suffix(tmp_path: Path) -> None:
+    config = OutputFileConfig.builder().with_part_prefix("p").with_part_suffix(".txt").build()
+    policy = RollingPolicy.default_rolling_policy(part_size=2)
+    sink = into(tmp_path).with_output_file_config(config).with_rolling_policy(policy).build()
+    run(sink, [[["aa", "bb"]]])
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert all(re.fullmatch(r"p-[0-9a-f-]{36}-[01]\.txt", name) for name in names)
+    assert len(names) == 2
+
+
+def test_parts_obey_the_part_size_and_end_between_records(tmp_path: Path) -> None:
+    policy = RollingPolicy.default_rolling_policy(part_size=100)
+    lines = [str(number).rjust(9) for number in range(95)]
+    batches = [[lines[first : first + 7]] for first in range(0, 95, 7)]
+    run(into(tmp_path).with_rolling_policy(policy).build(), batches)
+    parts = sorted(tmp_path.iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
+    assert all(path.stat().st_size <= 110 for path in parts)
+    assert "".join(path.read_text() for path in parts).splitlines() == lines
+
+
+def test_only_finished_files_remain(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    staged(sink, 7, 0, ["lost"])
+    run(sink, [[["a"]]])
+    assert contents(tmp_path) == ["a\n"]
+
+
+def test_files_already_there_are_not_touched(tmp_path: Path) -> None:
+    for _ in range(2):
+        run(into(tmp_path).build(), [[["a"]]])
+    assert contents(tmp_path) == ["a\n", "a\n"]
+
+
+def test_unfinished_output_is_hidden_from_readers_of_the_directory(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher_of(sink).publish([staged(sink, 1, 0, ["a"])])
+    (only,) = tmp_path.iterdir()
+    assert only.name.startswith(".staging-")
+
+
+def test_a_missing_staged_file_is_an_error_and_makes_nothing_visible(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"]), staged(sink, 1, 1, ["b"])])
+    (tmp_path / ".staging-job/step/a1/a1-1-0-1-0-0.piece").unlink()
+    pre_commit = publisher.at_barrier(1, flush=True)
+    with pytest.raises(LostStagedFileError):
+        pre_commit()
+    with pytest.raises(LostStagedFileError):
+        publisher.at_barrier(2, flush=True)()
+    assert not list(tmp_path.glob("part-*"))
+
+
+def pending_part(sink: FileSink) -> bytes:
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    (committable,) = publisher.at_barrier(1, flush=True)().committables
+    return committable
+
+
+def test_a_part_that_is_missing_under_both_names_fails_the_commit(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    next(tmp_path.rglob("*.pending")).unlink()
+    with pytest.raises(CommitFailedError, match=r"LostPendingFileError.*/part-") as caught:
+        commit(sink, [committable])
+    assert (caught.value.kind, caught.value.count) == ("impossible", 1)
+
+
+def test_a_changed_pending_file_is_not_made_visible(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    next(tmp_path.rglob("*.pending")).write_text("other")
+    with pytest.raises(CommitFailedError, match="has 5 bytes, but its task wrote 2"):
+        commit(sink, [committable])
+    assert not list(tmp_path.glob("part-*"))
+
+
+def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    pending = next(tmp_path.rglob("*.pending"))
+    taken = tmp_path / pending.name.removesuffix(".pending")
+    taken.write_text("precious")
+    with pytest.raises(CommitFailedError, match="OccupiedPathError"):
+        commit(sink, [committable])
+    assert taken.read_text() == "precious"
+    taken.unlink()
+    assert commit(sink, [committable]).committed == 1
+    assert taken.read_text() == "a\n"
+
+
+def test_one_bad_part_keeps_no_other_from_being_committed(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    lost, good = pending_part(sink), pending_part(into(tmp_path / "other").build())
+    next(tmp_path.glob(".staging-*/*/*/*.pending")).unlink()
+    with pytest.raises(CommitFailedError, match="1 commit failed"):
+        commit(sink, [lost, good])
+    assert len(list((tmp_path / "other").glob("part-*"))) == 1
+
+
+def test_a_disk_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    assert commit(sink, [committable]).committed == 1
+    assert commit(sink, [committable]).already_committed == 1
+    committer_of(sink).sweep([])
+    assert contents(tmp_path) == ["a\n"]
+
+
+def test_a_part_grows_across_checkpoints_until_it_is_rolled(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    for batch in range(3):
+        publisher.publish([staged(sink, batch, 0, [str(batch)])])
+        snapshot = publisher.at_barrier(batch, flush=False)()
+        assert (len(snapshot.committables), len(snapshot.state)) == (0, 1)
+    commit(sink, publisher.at_barrier(3, flush=True)().committables)
+    committer_of(sink).sweep([])
+    assert contents(tmp_path) == ["0\n1\n2\n"]
+
+
+def test_a_part_grows_on_after_a_restore(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"]), staged(sink, 1, 1, ["b"])])
+    state = publisher.at_barrier(1, flush=False)().state
+    restored = publisher_of(sink, state[::-1])
+    restored.publish([staged(sink, 2, 0, ["c"]), b""])
+    commit(sink, restored.at_barrier(2, flush=True)().committables)
+    committer_of(sink).sweep([])
+    assert contents(tmp_path) == ["a\nc\n", "b\n"]
+
+
+def test_a_restore_without_the_files_of_its_state_is_rejected(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, flush=False)().state
+    next(tmp_path.rglob("*.piece")).unlink()
+    with pytest.raises(LostStagedFileError):
+        publisher_of(sink, state)
+
+
+def pieces_in(directory: Path) -> list[str]:
+    return sorted(path.read_text() for path in directory.rglob("*.piece"))
+
+
+def test_an_older_checkpoint_keeps_its_pieces_when_parts_of_them_are_committed(
+    tmp_path: Path,
+) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    older = publisher.at_barrier(1, flush=False)()
+    publisher.publish([staged(sink, 2, 0, ["b"]), staged(sink, 2, 1, ["c"])])
+    newer = publisher.at_barrier(2, flush=True)()
+    commit(sink, newer.committables)
+    assert pieces_in(tmp_path) == ["a\n"]
+    restored = publisher_of(sink, older.state)
+    commit(sink, restored.at_barrier(3, flush=True)().committables)
+    parts = sorted(path.read_text() for path in tmp_path.glob("part-*"))
+    assert parts == ["a\n", "a\nb\n", "c\n"]
+
+
+def test_pieces_go_with_the_last_checkpoint_that_holds_them(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher, committer = publisher_of(sink), committer_of(sink)
+    snapshots = []
+    for batch in (1, 2, 3):
+        publisher.publish([staged(sink, batch, 0, [str(batch)])])
+        snapshots.append(publisher.at_barrier(batch, flush=batch == 3)())
+    commit(sink, snapshots[2].committables)
+    publisher.publish([staged(sink, 4, 0, ["4"])])
+    committer.discard(snapshots[0].state, [*snapshots[1].state, *snapshots[2].committables])
+    assert pieces_in(tmp_path) == ["1\n", "2\n", "4\n"]
+    for _ in range(2):
+        committer.discard(snapshots[1].state, snapshots[2].committables)
+        assert pieces_in(tmp_path) == ["4\n"]
+    assert [path.read_text() for path in tmp_path.glob("part-*")] == ["1\n2\n3\n"]
+
+
+def test_pieces_in_the_state_of_an_aborted_checkpoint_are_removed_with_their_parts_checkpoint(
+    tmp_path: Path,
+) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    publisher.at_barrier(1, flush=False)()
+    committables = publisher.at_barrier(2, flush=True)().committables
+    commit(sink, committables)
+    committer_of(sink).discard(committables, [])
+    assert pieces_in(tmp_path) == []
+
+
+def test_discarding_a_checkpoint_spares_the_files_of_another_job(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, flush=False)().state
+    other = publisher_of(sink, state, "job-2")
+    taken_over = other.at_barrier(2, flush=False)().state
+    commit(sink, other.at_barrier(3, flush=True)().committables, "job-2")
+    committer_of(sink, "job-2").discard(taken_over, [])
+    assert pieces_in(tmp_path) == ["a\n"]
+
+
+def test_the_files_of_another_jobs_checkpoint_stay_for_that_job(tmp_path: Path) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, flush=False)().state
+    for job in ("job-2", "job-3"):
+        other = publisher_of(sink, state, job)
+        commit(sink, other.at_barrier(2, flush=True)().committables, job)
+        committer_of(sink, job).sweep([])
+    parts = [path.read_text() for path in tmp_path.glob("part-*")]
+    assert parts == ["a\n", "a\n"]
+    assert [path.name for path in tmp_path.glob(".staging-*")] == [".staging-job"]
+
+
+def test_typed_values_are_written_as_java_would(tmp_path: Path) -> None:
+    type_info = Types.TUPLE([Types.STRING(), Types.DOUBLE()])
+    run(into(tmp_path).build(), [[[("a", 1e10)]]], type_info)
+    assert contents(tmp_path) == ["(a,1.0E10)\n"]
+
+
+def test_by_default_buckets_are_named_after_the_hour(tmp_path: Path) -> None:
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
+    run(sink, [[["a"]]])
+    (bucket,) = tmp_path.iterdir()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d--\d\d", bucket.name)
+    assert contents(bucket) == ["a\n"]
+
+
+def test_java_patterns_are_understood() -> None:
+    moment = datetime(2024, 3, 5, 7, 8, 9, tzinfo=UTC)
+    assert compile_pattern("yyyy-MM-dd--HH")(moment) == "2024-03-05--07"
+    assert compile_pattern("'day'=yyyy/MM/dd''mm%ss")(moment) == "day=2024/03/05'08%09"
+    with pytest.raises(ValueError, match="got 'QQQ'"):
+        compile_pattern("QQQ")
+
+
+def test_zones_are_found_by_name_and_by_offset() -> None:
+    assert zone_of("GMT-08:00") == timezone(timedelta(hours=-8))
+    assert zone_of(None) is None
+    assert str(zone_of("Europe/Vienna")) == "Europe/Vienna"
+    with pytest.raises(ValueError, match="'Nowhere'"):
+        BucketAssigner.date_time_bucket_assigner(timezone_id="Nowhere")
+
+
+def test_parts_roll_when_they_are_old_or_idle() -> None:
+    pieces = [Piece(str(at), 1, at) for at in (0.0, 5.0, 9.0, 10.0, 11.0, 16.5)]
+    policy = RollingPolicy.default_rolling_policy(100, 10_000, 5_500)
+    times = [[piece.time for piece in part] for part in roll(pieces, policy)]
+    assert times == [[0.0, 5.0, 9.0], [10.0, 11.0], [16.5]]
+    assert len(roll(pieces, RollingPolicy.on_checkpoint_rolling_policy())) == 1
+
+
+def test_a_barrier_ends_parts_that_are_large_old_or_idle() -> None:
+    pieces = [Piece(str(at), 10, at) for at in (0.0, 1.0)]
+
+    def open_at(now: float, policy: RollingPolicy, *, flush: bool = False) -> int:
+        return len(roll_at_barrier(pieces, policy, now, flush=flush)[1])
+
+    policy = RollingPolicy.default_rolling_policy(100, 10_000, 5_000)
+    assert open_at(5.9, policy) == 2
+    assert open_at(6.0, policy) == 0
+    assert open_at(2.0, RollingPolicy.default_rolling_policy(20, 10_000, 5_000)) == 0
+    assert open_at(9.9, RollingPolicy.default_rolling_policy(100, 10_000, 50_000)) == 2
+    assert open_at(10.0, RollingPolicy.default_rolling_policy(100, 10_000, 50_000)) == 0
+    assert open_at(1.0, policy, flush=True) == 0
+    assert open_at(1.0, RollingPolicy.on_checkpoint_rolling_policy()) == 0
+    assert roll_at_barrier([], policy, 0.0, flush=True) == ([], [])
+
+
+def test_limits_that_are_not_positive_are_rejected() -> None:
+    with pytest.raises(ValueError, match="part_size=0"):
+        RollingPolicy.default_rolling_policy(part_size=0)

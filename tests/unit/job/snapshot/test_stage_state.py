@@ -1,0 +1,110 @@
+"""The state of a stage at a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.common import Types, WatermarkStrategy
+from penstock.connectors.discarding_sink import DiscardingSink
+from penstock.connectors.indexed_sources import NumberSequenceSource
+from penstock.datastream import KeyedProcessFunction, RuntimeContext
+from penstock.datastream.state import ValueStateDescriptor
+from penstock.ids import StageId
+from penstock.job.snapshot.compaction import is_worth_compacting
+from penstock.job.state_jobs import CompactionWork
+from penstock.job.submitter import R, W
+from penstock.state.backends.refs import FileRef, StateRef
+from penstock.task.messages import Instruction
+from tests.unit.support import WatchedSubmitter, environment
+
+
+class Last(KeyedProcessFunction[Any, int, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self._last.update(value)
+        yield value
+
+
+class Uploads(WatchedSubmitter):
+    """Slows down the keyed stage, so that barriers wait behind data; records uploads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[CompactionWork, StateRef | None]] = []
+
+    def before(self, instruction: Instruction) -> None:
+        if instruction.stage:
+            time.sleep(0.01)
+
+    def run_per_subtask(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        made = super().run_per_subtask(stage, purpose, function, work)
+        if purpose == "upload":
+            self.made += zip(work, made, strict=True)  # type: ignore[arg-type]
+        return made
+
+
+def test_a_checkpoint_uploads_the_local_snapshot_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rebuild(*_: Any) -> StateRef:
+        message = "the whole state was made anew for a checkpoint"
+        raise AssertionError(message)
+
+    monkeypatch.setattr(
+        "penstock.state.backends.rocksdb.backend.RocksDbBackend._upload_rebuilt", rebuild
+    )
+    uploads = Uploads()
+    env = uploads.watch(
+        environment(
+            2,
+            state__backend__type="rocksdb",
+            execution__checkpointing__dir=str(tmp_path),
+            execution__checkpointing__incremental="true",
+            penstock__checkpoint__records="20",
+            penstock__micro_batch__max_records="10",
+            penstock__micro_batch__initial_records="10",
+        )
+    )
+    source = NumberSequenceSource(0, 99)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda n: n % 50).process(Last()).sink_to(DiscardingSink())
+    env.execute("numbers")
+    sent = [(work, ref) for work, ref in uploads.made if ref is not None]
+    assert sent
+    for work, ref in sent:
+        assert work.snapshot is not None
+        assert ref is not None
+        assert ref.version == work.ref.version == work.snapshot.version
+        assert not Path(work.snapshot.path).exists()
+
+
+def ref_of(base: int, *deltas: int) -> StateRef:
+    files = tuple(FileRef(str(i), i, size, 0) for i, size in enumerate(deltas, start=1))
+    return StateRef(len(deltas), FileRef("base", 0, base, 0), files)
+
+
+@pytest.mark.parametrize(
+    ("ref", "is_worth"),
+    [
+        (StateRef(0), False),
+        (ref_of(0, 1, 1, 1), True),
+        (ref_of(0, 1, 1), False),
+        (ref_of(100, 10, 10, 10), False),
+        (ref_of(100, 20, 20, 10), True),
+        (ref_of(10_000, *[1] * 23), False),
+        (ref_of(10_000, *[1] * 24), True),
+    ],
+)
+def test_deltas_are_compacted_when_there_are_many_and_they_reach_half_the_base(
+    ref: StateRef, is_worth: bool
+) -> None:
+    assert is_worth_compacting(ref, 3) is is_worth

@@ -1,0 +1,260 @@
+"""Restart strategies; the tables follow Flink's own tests of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.common import Configuration
+from penstock.errors import (
+    BadCheckpointError,
+    CommitFailedError,
+    ConfigurationError,
+    FencedError,
+    InvalidJobError,
+    OptionValueError,
+    PenstockError,
+)
+from penstock.recovery.restart_strategy import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    GiveUp,
+    NoRestart,
+    Restart,
+    RestartAfter,
+    RestartStrategy,
+    decide_restart,
+    read_restart_strategy,
+)
+
+
+def middle() -> float:
+    return 0.5
+
+
+def play(strategy: RestartStrategy, failures: list[float]) -> list[float | None]:
+    """Return the delay decided at each failure, None where it gave up."""
+    history: list[Restart] = []
+    delays: list[float | None] = []
+    for now in failures:
+        decision = strategy.decide(history, now, middle)
+        if isinstance(decision, GiveUp):
+            delays.append(None)
+            break
+        delays.append(decision.seconds)
+        if decision.counts:
+            history.append(Restart(now, now + decision.seconds))
+    return delays
+
+
+def strategy_of(pairs: dict[str, object], *, checkpointing: bool = True) -> RestartStrategy:
+    return read_restart_strategy(Configuration.from_dict(pairs), checkpointing=checkpointing)
+
+
+def test_the_default_depends_on_checkpoints() -> None:
+    assert strategy_of({}) == ExponentialDelay(1.0, 60.0, 1.5, 0.1, 3600.0, None)
+    assert strategy_of({}, checkpointing=False) == NoRestart()
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+@pytest.mark.parametrize("key", ["restart-strategy.type", "restart-strategy"])
+@pytest.mark.parametrize(
+    ("spelled", "strategy"),
+    [
+        ("none", NoRestart()),
+        ("off", NoRestart()),
+        ("disable", NoRestart()),
+        ("fixed-delay", FixedDelay(1, 1.0)),
+        ("fixeddelay", FixedDelay(1, 1.0)),
+        ("failure-rate", FailureRate(1, 60.0, 1.0)),
+        ("exponential-delay", ExponentialDelay(1.0, 60.0, 1.5, 0.1, 3600.0, None)),
+    ],
+)
+def test_strategies_are_chosen_by_name_with_flinks_defaults(
+    spelled: str, strategy: RestartStrategy, key: str, checkpointing: bool
+) -> None:
+    assert strategy_of({key: spelled}, checkpointing=checkpointing) == strategy
+
+
+def test_all_settings_of_a_strategy_are_read() -> None:
+    fixed = {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 3,
+        "restart-strategy.fixed-delay.delay": "10 s",
+    }
+    assert strategy_of(dict(fixed)) == FixedDelay(3, 10.0)
+    rate = {
+        "restart-strategy.type": "failure-rate",
+        "restart-strategy.failure-rate.max-failures-per-interval": 3,
+        "restart-strategy.failure-rate.failure-rate-interval": "5 min",
+        "restart-strategy.failure-rate.delay": "10 s",
+    }
+    assert strategy_of(dict(rate)) == FailureRate(3, 300.0, 10.0)
+    prefix = "restart-strategy.exponential-delay."
+    exponential = {
+        f"{prefix}initial-backoff": "100 ms",
+        f"{prefix}max-backoff": "10 s",
+        f"{prefix}backoff-multiplier": 2,
+        f"{prefix}jitter-factor": 0,
+        f"{prefix}reset-backoff-threshold": "1 min",
+        f"{prefix}attempts-before-reset-backoff": 8,
+    }
+    assert strategy_of(dict(exponential)) == ExponentialDelay(0.1, 10.0, 2.0, 0.0, 60.0, 8)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("type", "sometimes"),
+        ("fixed-delay.attempts", -1),
+        ("failure-rate.max-failures-per-interval", 0),
+        ("failure-rate.failure-rate-interval", "0 ms"),
+        ("exponential-delay.initial-backoff", "0 ms"),
+        ("exponential-delay.backoff-multiplier", 1),
+        ("exponential-delay.backoff-multiplier", "nan"),
+        ("exponential-delay.jitter-factor", 1.1),
+        ("exponential-delay.attempts-before-reset-backoff", 0),
+    ],
+)
+def test_values_out_of_range_are_refused(key: str, value: object) -> None:
+    kind = key.split(".")[0]
+    pairs = {"restart-strategy.type": kind} if "." in key else {}
+    with pytest.raises(OptionValueError):
+        strategy_of({**pairs, f"restart-strategy.{key}": value})
+
+
+def test_a_first_delay_above_the_longest_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must not be longer than"):
+        strategy_of({"restart-strategy.exponential-delay.initial-backoff": "2 min"})
+
+
+def test_no_restart_gives_up_and_names_the_key() -> None:
+    decision = NoRestart().decide([], 0.0, middle)
+    assert isinstance(decision, GiveUp)
+    assert "restart-strategy.type" in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("strategy", "failures", "delays"),
+    [
+        (FixedDelay(0, 1.0), [0], [None]),
+        (FixedDelay(2, 1.5), [0, 10, 1e9], [1.5, 1.5, None]),
+        # One too many within the interval ends it; the edge of the interval is inside.
+        (FailureRate(1, 60.0, 1.0), [0, 60], [1.0, None]),
+        (FailureRate(1, 60.0, 1.0), [0, 60.1, 121], [1.0, 1.0, 1.0]),
+        (FailureRate(3, 60.0, 1.0), [0, 1, 2, 3], [1.0, 1.0, 1.0, None]),
+        (FailureRate(3, 60.0, 1.0), [0, 1, 2, 60.5, 60.9], [1.0, 1.0, 1.0, 1.0, None]),
+    ],
+)
+def test_strategies_with_a_fixed_delay(
+    strategy: RestartStrategy, failures: list[float], delays: list[float | None]
+) -> None:
+    assert play(strategy, failures) == delays
+
+
+EXPONENTIAL = ExponentialDelay(1.0, 10.0, 2.0, 0.0, 100.0, None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "failures", "delays"),
+    [
+        (EXPONENTIAL, [0, 10, 20, 30, 40, 60], [1, 2, 4, 8, 10, 10]),
+        # Quiet for as long as the threshold since the restart: from the beginning again.
+        (EXPONENTIAL, [0, 10, 112, 120], [1, 2, 1, 2]),
+        (EXPONENTIAL, [0, 10, 111, 120], [1, 2, 4, 8]),
+        # A failure during the wait belongs to the one before.
+        (EXPONENTIAL, [0, 10, 10.5, 12, 20], [1, 2, 1.5, 0, 4]),
+        (ExponentialDelay(1.0, 10.0, 2.0, 0.0, 100.0, 2), [0, 10, 20], [1, 2, None]),
+        # A quiet time resets the count, too.
+        (
+            ExponentialDelay(1.0, 10.0, 2.0, 0.0, 100.0, 2),
+            [0, 10, 200, 210, 220],
+            [1, 2, 1, 2, None],
+        ),
+    ],
+)
+def test_delays_grow_until_the_job_ran_quietly(
+    strategy: RestartStrategy, failures: list[float], delays: list[float | None]
+) -> None:
+    assert play(strategy, failures) == delays
+
+
+@pytest.mark.parametrize(
+    ("drawn", "restarts", "delay"),
+    [(0.0, 0, 1.0), (1.0, 0, 1.1), (0.0, 1, 1.8), (1.0, 1, 2.2), (1.0, 9, 10.0), (0.0, 9, 10.0)],
+)
+def test_jitter_stays_within_its_part_and_the_bounds(
+    drawn: float, restarts: int, delay: float
+) -> None:
+    strategy = ExponentialDelay(1.0, 10.0, 2.0, 0.1, 100.0, None)
+    history = [Restart(20.0 * n, 20.0 * n + 10) for n in range(restarts)]
+    decision = strategy.decide(history, 20.0 * restarts, lambda: drawn)
+    assert isinstance(decision, RestartAfter)
+    assert decision.seconds == pytest.approx(delay)
+
+
+def test_years_of_failures_overflow_nothing() -> None:
+    history = [Restart(2.0 * n, 2.0 * n + 1) for n in range(50_000)]
+    assert EXPONENTIAL.decide(history, 100_001.0, middle) == RestartAfter(10.0)
+
+
+def test_a_clock_that_was_set_back_does_not_swallow_a_failure() -> None:
+    decision = EXPONENTIAL.decide([Restart(1000.0, 1001.0)], 10.0, middle)
+    assert decision == RestartAfter(2.0)
+
+
+@given(
+    st.lists(st.floats(0, 500), max_size=12),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(1.01, 5),
+)
+def test_every_delay_lies_between_the_first_and_the_longest(
+    gaps: list[float], jitter: float, drawn: float, multiplier: float
+) -> None:
+    strategy = ExponentialDelay(1.0, 30.0, multiplier, jitter, 100.0, None)
+    history: list[Restart] = []
+    now = 0.0
+    for gap in gaps:
+        decision = strategy.decide(history, now, lambda: drawn)
+        assert isinstance(decision, RestartAfter)
+        assert 1.0 <= decision.seconds <= 30.0
+        history.append(Restart(now, now + decision.seconds))
+        now = history[-1].restart_at + 0.001 + gap
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("no"),
+        OptionValueError("key", "value", "another"),
+        InvalidJobError("no sink"),
+        FencedError("job", "a1", "a2"),
+        BadCheckpointError(7, "torn", 6),
+        CommitFailedError("files", "impossible", 1, "LostPendingFileError: gone"),
+    ],
+)
+def test_what_comes_again_is_not_restarted(error: PenstockError) -> None:
+    decision = decide_restart(FixedDelay(9, 1.0), error, [], 0.0, middle)
+    assert isinstance(decision, GiveUp)
+    assert type(error).__name__ in decision.reason
+    wrapper = PenstockError("wrapped")
+    wrapper.__cause__ = error
+    assert decide_restart(FixedDelay(9, 1.0), wrapper, [], 0.0, middle) == decision
+
+
+@pytest.mark.parametrize("kind", ["failed", "unknown"])
+def test_a_commit_that_may_succeed_later_is_left_to_the_strategy(kind: str) -> None:
+    error = CommitFailedError("topic", kind, 1, "no broker answers")
+    assert decide_restart(FixedDelay(1, 2.0), error, [], 0.0, middle) == RestartAfter(2.0)
+
+
+def test_any_other_error_is_left_to_the_strategy() -> None:
+    error = PenstockError("a lost worker")
+    error.__cause__ = error
+    assert decide_restart(FixedDelay(1, 2.0), error, [], 0.0, middle) == RestartAfter(2.0)
+    assert isinstance(
+        decide_restart(FixedDelay(1, 2.0), error, [Restart(0.0, 2.0)], 9.0, middle), GiveUp
+    )
