@@ -173,7 +173,8 @@ class Driver:
         """Whether it stands still."""
         try:
             stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
+            # Gone before the file was opened, or between opening and reading it.
             return False
         return stat.rpartition(")")[2].split()[0] == "T"
 
