@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.checkpoint.shared_state_registry import StateFilesLease
 from penstock.crash_points import CrashPoint, reach
+from penstock.errors import CorruptStateError
 from penstock.graph.plan import Stage
 from penstock.job import state_jobs
 from penstock.job.context import AttemptContext
@@ -23,6 +25,7 @@ from penstock.savepoint.write import finalize_files
 from penstock.state.backends.refs import (
     LocalSnapshot,
     StagedName,
+    StateLocation,
     StateRef,
     UnresolvedStateLocation,
 )
@@ -30,6 +33,8 @@ from penstock.state.backends.registry import create_state_backend
 from penstock.state.files import check_exists
 from penstock.state.savepoint_file import SavepointFile
 from penstock.task.messages import Acknowledgement
+
+logger = logging.getLogger("penstock.job")
 
 _VERIFIED_AT_ONCE = 4
 
@@ -89,7 +94,13 @@ class StageState:
         self._verified: list[set[str]] = [
             {f.name for f in ref.files} if restored.is_durable else set() for ref in self._refs
         ]
-        """Per subtask, files that were synced and read back; used by the executor only."""
+        """Per subtask, files that the last snapshot synced and read back; the executor's own."""
+        self._verified_bases = [frozenset[str]()] * len(self._refs)
+        """Per subtask, the files of the newest base, synced and read back when it was written.
+
+        Set by the thread that wrote the base. A base that another one replaces here is only read
+        once more by the next snapshot.
+        """
         self._live_files = self._registry.acquire(self.files(self._refs))
 
     @property
@@ -150,7 +161,7 @@ class StageState:
         return [
             path
             for subtask, ref in enumerate(refs)
-            for path in self._backend.files(self._location(subtask).resolve(), ref)
+            for path in self._backend.files(self._shared(subtask), ref)
         ]
 
     def make_durable(self, frozen: FrozenState) -> DurableState:
@@ -169,14 +180,15 @@ class StageState:
 
     def _verify(self, subtask: int, ref: StateRef) -> int:
         """Sync and read back the new files of a state; return how many bytes are new."""
-        known, location = self._verified[subtask], self._location(subtask).resolve()
+        before, location = self._verified[subtask], self._shared(subtask)
+        known = before | self._verified_bases[subtask]
         for file in ref.files:
             if file.name in known:
                 check_exists(location, file)
         self._backend.sync(location, ref, known)
         self._backend.verify(location, ref, known)
         self._verified[subtask] = {f.name for f in ref.files}
-        new = sum(f.size for f in ref.files if f.name not in known)
+        new = sum(f.size for f in ref.files if f.name not in before)
         return new + len(ref.inline or b"")
 
     def export(self, frozen: FrozenState, target: Path) -> list[SavepointFile]:
@@ -223,7 +235,40 @@ class StageState:
         self._compaction.close()
 
     def _compact(self, work: list[CompactionWork], purpose: str = "compact") -> Bases:
-        return self._submitter.run_per_subtask(self._stage.id, purpose, state_jobs.compact, work)
+        """Write new bases and read them back: a damaged one is never used, but written again."""
+        try:
+            return self._write_bases(work, purpose)
+        except CorruptStateError as damage:
+            logger.warning(
+                "Stage %r writes its new state files again, because they are damaged: %s",
+                self._stage.name,
+                damage,
+            )
+        # The local snapshots are used up: tasks rebuild the state from its last base and deltas.
+        return self._write_bases([replace(one, snapshot=None) for one in work], purpose)
+
+    def _write_bases(self, work: list[CompactionWork], purpose: str) -> Bases:
+        bases: Bases = self._submitter.run_per_subtask(
+            self._stage.id, purpose, state_jobs.compact, work
+        )
+        try:
+            with ThreadPoolExecutor(_VERIFIED_AT_ONCE) as pool:
+                list(pool.map(self._verify_base, range(len(work)), work, bases))
+        except BaseException:
+            # Nothing refers to the new files: giving up their lease deletes them. Files that the
+            # old bases share with them are leased by the caller.
+            written = [StateRef(0) if base is None else base for base in bases]
+            self._registry.acquire(self.files(written)).release()
+            raise
+        return bases
+
+    def _verify_base(self, subtask: int, work: CompactionWork, base: StateRef | None) -> None:
+        """Sync and read back the files of a base that the state did not have before."""
+        if base is not None:
+            location, old = self._shared(subtask), {file.name for file in work.ref.files}
+            self._backend.sync(location, base, old)
+            self._backend.verify(location, base, old)
+            self._verified_bases[subtask] = frozenset(f.name for f in base.files) - old
 
     def _rebase(self, bases: Bases) -> None:
         refs = list(self._refs)
@@ -259,6 +304,11 @@ class StageState:
 
     def _location(self, subtask: int) -> UnresolvedStateLocation:
         return self._layout.place(self._stage.head.uid, subtask)
+
+    def _shared(self, subtask: int) -> StateLocation:
+        """Return the location of a subtask's files for operations that use no local store."""
+        shared = self._location(subtask).shared_dir
+        return StateLocation(shared, shared)
 
     def _name(self, subtask: int) -> StagedName:
         return StagedName(self._layout.attempt, self.version, 0, subtask, 0)

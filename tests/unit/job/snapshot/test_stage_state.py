@@ -87,6 +87,63 @@ def test_a_checkpoint_uploads_the_local_snapshot_of_its_task(
         assert not Path(work.snapshot.path).exists()
 
 
+class Damaging(WatchedSubmitter):
+    """Damages the first base that is written, after its task has ended."""
+
+    def __init__(self, purpose: str) -> None:
+        super().__init__()
+        self._purpose = purpose
+        self.damaged: Path | None = None
+
+    def run_per_subtask(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        made = super().run_per_subtask(stage, purpose, function, work)
+        for one, ref in zip(work, made, strict=True):
+            if purpose == self._purpose and isinstance(ref, StateRef) and self.damaged is None:
+                assert isinstance(one, CompactionWork)
+                self.damaged = one.place.shared_dir / ref.files[0].name
+                data = bytearray(self.damaged.read_bytes())
+                data[len(data) // 2] ^= 1
+                self.damaged.write_bytes(data)
+        return made
+
+    def used(self) -> set[str]:
+        """Return all state files that instructions have named."""
+        refs = [w.state for i in self.instructions for w in i.work if w.state is not None]
+        return {file.name for ref in refs for file in ref.files}
+
+
+@pytest.mark.parametrize(
+    ("backend", "purpose"), [("rocksdb", "upload"), ("rocksdb", "compact"), ("hashmap", "compact")]
+)
+def test_a_base_that_is_damaged_before_it_is_verified_is_never_used_and_is_written_again(
+    tmp_path: Path, backend: str, purpose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaging = Damaging(purpose)
+    env = damaging.watch(
+        environment(
+            state__backend__type=backend,
+            execution__checkpointing__dir=str(tmp_path),
+            execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+            penstock__checkpoint__records="20" if purpose == "upload" else "100000",
+            penstock__micro_batch__max_records="10",
+            penstock__micro_batch__initial_records="10",
+            penstock__state__compact_after_deltas="3",
+        )
+    )
+    source = NumberSequenceSource(0, 199)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda n: n % 50).process(Last()).sink_to(DiscardingSink())
+    env.execute("numbers")
+    assert damaging.damaged is not None
+    assert damaging.damaged.name not in damaging.used()
+    assert not damaging.damaged.exists()
+    assert any(name.endswith((".sst", ".base")) for name in damaging.used())
+    assert "because they are damaged" in caplog.text
+    assert "failed" not in caplog.text
+
+
 def ref_of(base: int, *deltas: int) -> StateRef:
     files = tuple(FileRef(str(i), i, size, 0) for i, size in enumerate(deltas, start=1))
     return StateRef(len(deltas), FileRef("base", 0, base, 0), files)
