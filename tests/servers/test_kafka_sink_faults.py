@@ -12,16 +12,16 @@ import pytest
 
 from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest
 from penstock.connectors.contracts.sink import DeliveryGuarantee
-from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.kafka_broker import KafkaBroker
-from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request
 from tests.contracts.sink_harness import Attempt, Case
+from tests.servers.cutting_proxy import CuttingProxy, Loss
 from tests.servers.kafka_sink_case import (
     committed_records,
     exactly_once_case,
     new_topic,
     sink_builder,
 )
+from tests.servers.request_watch import KAFKA_END_TXN, kafka_request
 
 pytestmark = pytest.mark.kafka
 

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from penstock.connectors.contracts.committing import commit_all
-from penstock.testing.servers.cutting_proxy import CuttingProxy
 from tests.contracts.sink_harness import Attempt, Case, files_in
+from tests.servers.cutting_proxy import CuttingProxy
 from tests.servers.postgres_sink_case import lines_in, lines_sink, lines_table, prepared
 
 pytestmark = pytest.mark.postgres

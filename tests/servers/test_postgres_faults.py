@@ -17,9 +17,8 @@ import pytest
 
 from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest
 from penstock.connectors.contracts.committing import commit_all
-from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
-from penstock.testing.servers.request_watch import request_with
 from tests.contracts.sink_harness import Attempt, Case, files_in
+from tests.servers.cutting_proxy import CuttingProxy, Loss
 from tests.servers.postgres_sink_case import (
     dsn_of,
     lines_in,
@@ -31,6 +30,7 @@ from tests.servers.postgres_sink_case import (
     two_phase_case,
     upsert_case,
 )
+from tests.servers.request_watch import request_with
 
 pytestmark = pytest.mark.postgres
 

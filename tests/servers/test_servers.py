@@ -20,13 +20,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from penstock.errors import ServerNotReadyError
 from penstock.testing.servers import process_tree
-from penstock.testing.servers.cutting_proxy import CuttingProxy, Loss
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.nats_server import NatsServer
 from penstock.testing.servers.postgres_server import PostgresServer
-from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
-from penstock.testing.servers.small_disk import SmallDisk, small_disk
 from tests.conftest import made_or_skipped
+from tests.servers.cutting_proxy import CuttingProxy, Loss
+from tests.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
+from tests.servers.small_disk import SmallDisk, small_disk
 
 QUIET = {"log_level": 0}
 

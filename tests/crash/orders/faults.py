@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.crash_points import CrashPoint
-from penstock.testing.servers.cutting_proxy import Loss
 from tests.crash.driver import crash_at
 from tests.crash.orders.program import FREEZE_AT
 from tests.crash.orders.run import Run
 from tests.crash.orders.world import Part
+from tests.servers.cutting_proxy import Loss
 
 HEARTBEAT_TIMEOUT_S = 3.0
 LONGEST_AGONY_S = 12.0

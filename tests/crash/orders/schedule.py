@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.crash_points import CrashPoint
-from penstock.testing.servers.cutting_proxy import Loss
 from tests.crash.orders.events import orders, stops
 from tests.crash.orders.faults import (
     CrashAt,
@@ -28,6 +27,7 @@ from tests.crash.orders.program import Variant
 from tests.crash.orders.run import Run
 from tests.crash.orders.verifier import look, verify_output
 from tests.crash.orders.world import Part, World
+from tests.servers.cutting_proxy import Loss
 
 EVENTS = 200_000
 LONGEST_REST_S = 400.0

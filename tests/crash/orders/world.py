@@ -13,15 +13,15 @@ import msgspec
 import psycopg
 
 from penstock.errors import MissingServerError
-from penstock.testing.servers.cutting_proxy import CuttingProxy
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.kafka_files import connector_jars
 from penstock.testing.servers.postgres_server import PostgresServer
-from penstock.testing.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
 from penstock.testing.servers.server_process import ServerProcess
-from penstock.testing.servers.small_disk import SmallDisk, small_disk
 from tests.crash.orders.events import PARTITIONS
 from tests.crash.orders.program import Variant
+from tests.servers.cutting_proxy import CuttingProxy
+from tests.servers.request_watch import KAFKA_END_TXN, kafka_request, request_with
+from tests.servers.small_disk import SmallDisk, small_disk
 
 DISK_MB = 400
 TABLE = """

@@ -13,8 +13,8 @@ from penstock.testing.servers import process_tree
 from penstock.testing.servers.free_port import free_port
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.kafka_files import connector_jars
-from penstock.testing.servers.request_watch import kafka_request, request_with
 from tests.conftest import made_or_skipped
+from tests.servers.request_watch import kafka_request, request_with
 
 
 def request(api_key: int, correlation: int, body: bytes) -> bytes:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Self
 
 from penstock.testing.servers.free_port import LOOPBACK, free_port
-from penstock.testing.servers.request_watch import RequestWatch, Watching
+from tests.servers.request_watch import RequestWatch, Watching
 
 _CHUNK = 65536
 
