@@ -88,7 +88,7 @@ FIELDS: dict[Any, str] = {
     journal_entries.CommitsStarted: "checkpoint attempt time",
     journal_entries.CommitsDone: "checkpoint attempt time",
     journal_entries.CheckpointDiscarded: "checkpoint attempt time",
-    journal_entries.JobEnded: "attempt status time savepoint",
+    journal_entries.JobEnded: "attempt status time savepoint retained",
     journal_entries.BeforeStart: "restorable ended",
     journal_entries.JournalState: (
         "tail attempts_so_far attempts highest_id completed restorable commits_started "
@@ -497,8 +497,8 @@ def test_a_jobs_directory_keeps_its_names() -> None:
     assert job_dir.METADATA == savepoint_layout.METADATA == "_metadata"
     assert job_dir.job_key(None, "Word Count") == "word-count-a1faed8c"
     assert task_layout.file_name(OperatorUid("a/b")).startswith("uid-")
-    properties = {metadata.LINEAGE, metadata.JOB_DIRECTORY}
-    assert properties == {"life", "job-directory"}
+    properties = {metadata.LINEAGE, metadata.JOB_DIRECTORY, metadata.JOB_INSTANCE}
+    assert properties == {"life", "job-directory", "job-instance"}
 
 
 def test_a_savepoint_keeps_its_names() -> None:

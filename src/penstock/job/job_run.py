@@ -17,7 +17,6 @@ from penstock import errors
 from penstock.checkpoint.coordinator.request_decider import RequestKind
 from penstock.checkpoint.history import ExceptionRecord
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
-from penstock.checkpoint.storage.journal_entries import JobEnded
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, reach
 from penstock.job.attempt.attempt import Attempt
@@ -240,7 +239,8 @@ class JobRun:
         reach(CrashPoint.JOB_FINISHING)
         if not self._suspended:
             # The end is recorded first: a job without checkpoints would otherwise start again.
-            self._record_end(status, last.path if last is not None and last.is_savepoint else None)
+            savepoint = last.path if last is not None and last.is_savepoint else None
+            self._store.record_end(status, savepoint)
             try:
                 self._store.tidy(self._store.journal.state())
             except (OSError, errors.PenstockError) as error:
@@ -260,16 +260,10 @@ class JobRun:
         self._failure = failure
         if not isinstance(failure, errors.FencedError):
             try:
-                self._record_end(JobStatus.FAILED, None)
+                self._store.record_end(JobStatus.FAILED, None)
             except (errors.PenstockError, OSError) as error:
                 logger.warning("The end of job %r cannot be recorded: %s", self._name, error)
         self._status = JobStatus.FAILED
-
-    def _record_end(self, status: JobStatus, savepoint: str | None) -> None:
-        # Under the last attempt that won the journal, even if that attempt never ran.
-        attempt = self._store.journal.attempt
-        assert attempt is not None
-        self._store.journal.append(JobEnded.of(attempt, status, time.time(), savepoint))
 
     def _record_exception(self, failure: BaseException) -> None:
         record = ExceptionRecord(

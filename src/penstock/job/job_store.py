@@ -9,7 +9,7 @@ from penstock.checkpoint.history import History
 from penstock.checkpoint.settings import Retention
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpointStore
 from penstock.checkpoint.storage.journal import Journal
-from penstock.checkpoint.storage.journal_entries import JournalState, StartFailed
+from penstock.checkpoint.storage.journal_entries import JobEnded, JournalState, StartFailed
 from penstock.common.job_status import JobStatus
 from penstock.errors import PenstockError
 from penstock.ids import AttemptId, CheckpointId
@@ -65,21 +65,40 @@ class JobStore:
         except (PenstockError, OSError) as error:
             logger.warning("Attempt %s failed to start; cannot record it: %s", attempt, error)
 
+    def record_end(self, status: JobStatus, savepoint: str | None) -> None:
+        """Record the end of the job, and whether its checkpoints stay.
+
+        That is decided by the settings of the run that ends: a later one may have others.
+        """
+        # Under the last attempt that won the journal, even if that attempt never ran.
+        attempt = self.journal.attempt
+        assert attempt is not None
+        retention = self._context.checkpoints.retention
+        retained = status is JobStatus.FAILED or (
+            status is JobStatus.CANCELED and retention is Retention.RETAIN_ON_CANCELLATION
+        )
+        end = JobEnded.of(attempt, status, time.time(), savepoint, retained=retained)
+        self.journal.append(end)
+
     def tidy(self, ended: JournalState) -> None:
         """Delete the checkpoints and files of a lineage that has ended, unless they are retained.
 
         Called by an attempt that has won the journal, with the journal as of that end. A crash in
         the middle is repaired by calling it again. Checkpoints of older lineages that were
-        retained, or skipped by a fresh start, are not touched.
+        retained, or skipped by a fresh start, are not touched, and neither is the one that the
+        attempt is started from.
         """
         assert ended.ended is not None
         assert self.journal.attempt is not None
-        retains = self._context.checkpoints.retention is Retention.RETAIN_ON_CANCELLATION
-        if ended.ended.status is JobStatus.CANCELED and retains:
+        if ended.ended.retains_checkpoints:
             return
-        self.journal.check_tail()
+        named = self.retained.named_by_user(self.journal.state())
         lineage = "" if ended.last_attempt is None else ended.last_attempt.lineage
-        own = [CheckpointId(c.checkpoint) for c in ended.restorable if not c.savepoint]
+        own = [
+            CheckpointId(c.checkpoint)
+            for c in ended.restorable
+            if not c.savepoint and c.checkpoint not in named
+        ]
         self.checkpoints(AttemptId(self.journal.attempt), lineage).discard(own)
         self.retained.clean_up()
         if lineage:

@@ -23,6 +23,7 @@ from penstock.checkpoint.storage.journal_entries import (
 )
 from penstock.checkpoint.storage.metadata import (
     JOB_DIRECTORY,
+    JOB_INSTANCE,
     LINEAGE,
     CheckpointMetadata,
     OperatorSnapshot,
@@ -83,6 +84,7 @@ class CompletedCheckpointStore:
         self._job_name = job_name
         self._max_retained = retained
         self._lineage = lineage
+        self._job_instance = job_dir.job_instance()
         self._clock = clock
         self._lock = threading.RLock()
         state = journal.state()
@@ -128,6 +130,7 @@ class CompletedCheckpointStore:
             operators=operators,
             properties={
                 LINEAGE: self._lineage,
+                JOB_INSTANCE: self._job_instance,
                 **({JOB_DIRECTORY: str(self._dir.path)} if is_savepoint else {}),
             },
         )

@@ -141,6 +141,14 @@ class JobDir:
         """Return where a snapshot is that the journal names."""
         return self.path / path
 
+    def checkpoint_at(self, path: str) -> CheckpointId | None:
+        """Return which of the job's checkpoints a path in the journal names, however spelled."""
+        place = self.from_journal_path(path).resolve()
+        found = _CHECKPOINT.fullmatch(place.name)
+        if found is None or place.parent != self.path.resolve():
+            return None
+        return CheckpointId(int(found[1]))
+
     def checkpoints_on_disk(self) -> list[CheckpointId]:
         """Return the checkpoints that have a directory, complete or not, sorted."""
         return _numbers(self.path, _CHECKPOINT)

@@ -105,20 +105,36 @@ class JobEnded(Struct, frozen=True, tag=True):
     time: float
     savepoint: str | None = None
     """The savepoint the job was stopped with."""
+    retained: bool | None = None
+    """Whether its checkpoints stay, as its own settings say; None in journals without this."""
 
     @classmethod
     def of(
-        cls, attempt: str, status: JobStatus, time: float, savepoint: str | None = None
+        cls,
+        attempt: str,
+        status: JobStatus,
+        time: float,
+        savepoint: str | None = None,
+        *,
+        retained: bool | None = None,
     ) -> JobEnded:
         """Return the entry of a job that ended with a status."""
         name = status.name if savepoint is None else _STOPPED
-        return cls(attempt, cast("RecordedStatus", name), time, savepoint)
+        return cls(attempt, cast("RecordedStatus", name), time, savepoint, retained)
 
     @property
     def status(self) -> JobStatus:
         """How the job ended; a job that was stopped with a savepoint has finished, as in Flink."""
         is_stopped = self.recorded_status == _STOPPED
         return JobStatus.FINISHED if is_stopped else JobStatus[self.recorded_status]
+
+    @property
+    def retains_checkpoints(self) -> bool:
+        """Whether no later start may delete the checkpoints.
+
+        If the entry does not say so, a canceled job may have retained them; a finished one did not.
+        """
+        return self.status is not JobStatus.FINISHED if self.retained is None else self.retained
 
 
 class BeforeStart(Struct, frozen=True):
@@ -164,6 +180,15 @@ class JournalState(Struct, frozen=True):
     def last_attempt(self) -> AttemptStarted | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def named_by_user(self) -> frozenset[str]:
+        """The paths of the snapshots that attempts were started from and the job does not own."""
+        return frozenset(
+            a.restored_path
+            for a in self.attempts
+            if a.restored is None and a.restored_path is not None
+        )
 
     @property
     def is_over(self) -> bool:

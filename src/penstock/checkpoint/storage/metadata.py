@@ -20,6 +20,8 @@ from penstock.task.messages import GeneratorState
 
 LINEAGE = "life"
 """Property: the restore lineage of the job that took the snapshot."""
+JOB_INSTANCE = "job-instance"
+"""Property: the job instance that took the snapshot; other jobs may have its id."""
 JOB_DIRECTORY = "job-directory"
 """Property of a savepoint: the directory of its job, which keeps a copy of the metadata."""
 

@@ -38,7 +38,12 @@ from penstock.job.attempt.inputs import close_quietly, create_logs
 from penstock.job.context import AttemptContext, JobContext
 from penstock.job.job_store import JobStore
 from penstock.job.reports import ReportListener
-from penstock.job.restore.snapshot_reader import Snapshot, read_snapshot, verify_snapshot
+from penstock.job.restore.snapshot_reader import (
+    Snapshot,
+    is_of_this_job,
+    read_snapshot,
+    verify_snapshot,
+)
 from penstock.job.restore.state_restorer import RestoredJob, StateRestorer
 from penstock.recovery.channel_matching import channel_endpoints, match_channels
 from penstock.recovery.operator_matching import match_operators
@@ -234,10 +239,9 @@ class AttemptStarter:
         )
 
     def _lineage_of(self, snapshot: Snapshot, attempt: AttemptId) -> str:
-        metadata = snapshot.metadata
-        # Connector files of another job stay with that job.
-        is_own_job = metadata.job_id == self._dir.key
-        return metadata.properties.get(LINEAGE, attempt) if is_own_job else attempt
+        # Connector files of another job stay with that job, even if it has the same id.
+        is_own_job = is_of_this_job(self._dir, snapshot)
+        return snapshot.metadata.properties.get(LINEAGE, attempt) if is_own_job else attempt
 
     # -- winning the journal ----------------------------------------------------------------
 

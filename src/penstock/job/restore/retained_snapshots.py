@@ -133,6 +133,15 @@ class RetainedSnapshots:
                 registry.register_checkpoint(CheckpointId(metadata.checkpoint), paths)
         return positions
 
+    def named_by_user(self, state: JournalState) -> frozenset[CheckpointId]:
+        """Return the checkpoints of this job that a user has named to start from.
+
+        They belong to the user from then on, even those that were never completed or that an
+        earlier run has discarded without deleting their files.
+        """
+        named = (self._dir.checkpoint_at(path) for path in state.named_by_user)
+        return frozenset(checkpoint for checkpoint in named if checkpoint is not None)
+
     def uncommitted(self) -> tuple[int, int] | None:
         """Return the newest checkpoint and its number of uncommitted committables, None if none."""
         state = self._journal.state()
@@ -168,8 +177,9 @@ class RetainedSnapshots:
     def _remove_uncompleted(self, state: JournalState) -> None:
         """Remove what never won the journal, or was discarded there by a driver that then died."""
         completed = {c.checkpoint for c in state.completed}
+        known = completed | self.named_by_user(state)
         for checkpoint in self._dir.checkpoints_on_disk():
-            if checkpoint not in completed and checkpoint <= state.highest_id:
+            if checkpoint not in known and checkpoint <= state.highest_id:
                 self._dir.delete_checkpoint(checkpoint)
         for checkpoint in self._dir.savepoints_on_disk():
             if checkpoint not in completed and checkpoint <= state.highest_id:
@@ -204,6 +214,11 @@ class RetainedSnapshots:
                 # A damaged checkpoint that the job fell back from is not needed.
                 if completed.savepoint or completed in state.restorable:
                     unreadable.append(completed.checkpoint)
+        completed_ids = {c.checkpoint for c in state.completed}
+        for checkpoint in self.named_by_user(state) - completed_ids:
+            with contextlib.suppress(OSError, CorruptMetadataError):
+                file = self._dir.metadata(checkpoint)
+                readable.append(decode_metadata(file.read_bytes(), str(file)))
         return readable, unreadable
 
     def _metadata(self, completed: CheckpointCompletedEntry) -> CheckpointMetadata:

@@ -11,7 +11,12 @@ from pathlib import Path
 
 from penstock.checkpoint.barriers.channel_state_files import verify_segment
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
-from penstock.checkpoint.storage.metadata import ChannelState, CheckpointMetadata, in_flight_file
+from penstock.checkpoint.storage.metadata import (
+    JOB_INSTANCE,
+    ChannelState,
+    CheckpointMetadata,
+    in_flight_file,
+)
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.connectors.contracts.snapshot_files import verify_snapshot_file
 from penstock.errors import CorruptMetadataError, NotASavepointError
@@ -66,6 +71,27 @@ def read_snapshot(job_dir: JobDir, candidate: RestoreCandidate) -> Snapshot:
     return Snapshot(
         metadata, path, is_own=candidate.checkpoint is not None, is_committed=candidate.commits_done
     )
+
+
+def is_of_this_job(job_dir: JobDir, snapshot: Snapshot) -> bool:
+    """Whether this job took a snapshot, and not another one with the same id.
+
+    Metadata written by older versions does not name the job instance. Then a checkpoint is this
+    job's if it is in its directory, and a savepoint if the job has a copy of its metadata.
+    """
+    if snapshot.is_own:
+        return True
+    metadata = snapshot.metadata
+    instance = metadata.properties.get(JOB_INSTANCE)
+    if instance is not None:
+        return instance == job_dir.job_instance()
+    if metadata.kind != "savepoint":
+        return snapshot.path.parent.resolve() == job_dir.path.resolve()
+    try:
+        copy = job_dir.savepoint(metadata.checkpoint).read_bytes()
+    except FileNotFoundError:
+        return False
+    return copy == (snapshot.path / METADATA).read_bytes()
 
 
 def verify_snapshot(snapshot: Snapshot) -> None:

@@ -1,0 +1,227 @@
+"""Which checkpoints stay when a job has ended and is started again, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.checkpoint.storage.journal_entries import JobEnded
+from penstock.checkpoint.storage.metadata import JOB_INSTANCE, files_of
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
+from penstock.common.job_status import JobStatus
+from penstock.crash_points import disarm
+from penstock.ids import CheckpointId
+from penstock.job.job_store import JobStore
+from penstock.testing import compare
+from tests.unit.job.counting import (
+    Program,
+    bursts,
+    checkpoint,
+    counted,
+    die,
+    idle_after,
+    launched,
+    wait_for_lines,
+    wait_for_records,
+)
+
+RETAIN = {
+    "execution__checkpointing__externalized_checkpoint_retention": "RETAIN_ON_CANCELLATION",
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running() -> Iterable[None]:
+    yield
+    disarm()
+    for job in launched:
+        job.kill()
+    launched.clear()
+
+
+def canceled(root: Path, **settings: str) -> tuple[Program, Path]:
+    """A job that was canceled after fifty records, and the path of its newest checkpoint."""
+    program = Program(root, idle_after(50), settings=settings)
+    job = program.launch()
+    wait_for_lines(program, 50)
+    job.cancel()
+    assert job.wait_for_end(20)
+    (newest,) = program.dir.checkpoints_on_disk() or [CheckpointId(0)]
+    return program, program.dir.checkpoint_dir(newest)
+
+
+def started_from(root: Path, path: Path, **settings: str) -> Program:
+    given = {"execution__state_recovery__path": str(path), **settings}
+    return Program(root, bursts(100), output="again", settings=given)
+
+
+def is_whole(program: Program, path: Path) -> bool:
+    """Whether a checkpoint is there with all of its state files."""
+    metadata = path / "_metadata"
+    if not metadata.exists():
+        return False
+    files = files_of(decode_metadata(metadata.read_bytes(), str(metadata)))
+    assert files
+    return all((program.dir.shared / name).exists() for name in files)
+
+
+# -- retained checkpoints -----------------------------------------------------------------------
+
+
+def test_a_job_restored_from_a_retained_checkpoint_leaves_it_to_the_user(tmp_path: Path) -> None:
+    first, path = canceled(tmp_path, **RETAIN)
+    for output in ("again", "once-more"):
+        second = started_from(tmp_path, path)
+        second.output = output
+        second.run()
+        assert compare(counted(100)[50:], second.lines()).is_exactly_once
+        assert is_whole(first, path)
+
+
+def test_a_start_from_scratch_leaves_a_retained_checkpoint(tmp_path: Path) -> None:
+    first, path = canceled(tmp_path, **RETAIN)
+    second = Program(tmp_path, bursts(30), output="again")
+    second.run()
+    assert second.verdict(30).is_exactly_once
+    assert is_whole(first, path)
+
+
+def test_a_claimed_checkpoint_is_deleted_only_when_the_job_has_its_own(tmp_path: Path) -> None:
+    first, path = canceled(tmp_path, **RETAIN)
+    second = started_from(tmp_path, path, execution__state_recovery__claim_mode="CLAIM")
+    second.script, second.interval = idle_after(100), "1 h"
+    job = second.launch()
+    wait_for_records(job, 50)
+    assert is_whole(first, path)
+    checkpoint(job)
+    assert not path.exists()
+    job.cancel()
+    assert job.wait_for_end(20)
+
+
+def test_checkpoints_that_a_canceled_job_does_not_retain_are_deleted(tmp_path: Path) -> None:
+    first, path = canceled(tmp_path)
+    assert path.name == "chk-0"
+    assert first.journal().completed == ()
+
+
+def without_tidy(patch: pytest.MonkeyPatch, root: Path) -> tuple[Program, Path]:
+    """A canceled job whose driver was killed before it deleted the checkpoints."""
+    with patch.context() as patched:
+        patched.setattr(JobStore, "tidy", lambda *_: None)
+        return canceled(root)
+
+
+def test_the_next_start_deletes_what_a_killed_driver_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The new run retains, but the one that ended did not.
+    _, path = without_tidy(monkeypatch, tmp_path)
+    assert path.exists()
+    Program(tmp_path, bursts(30), output="again", settings=dict(RETAIN)).run()
+    assert not path.exists()
+
+
+def test_what_is_being_restored_is_not_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, path = without_tidy(monkeypatch, tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "checkpoints")
+    second = started_from(tmp_path, link / path.relative_to(tmp_path / "checkpoints"))
+    second.run()
+    assert compare(counted(100)[50:], second.lines()).is_exactly_once
+    assert is_whole(first, path)
+
+
+def test_a_checkpoint_that_was_discarded_but_not_deleted_can_be_restored(tmp_path: Path) -> None:
+    first = Program(tmp_path, idle_after(50))
+    job = first.launch()
+    wait_for_lines(first, 50)
+    die(job)
+    path = first.dir.checkpoint_dir(first.journal().restorable[-1].checkpoint)
+    # As a driver leaves it that dies after it has written the metadata: the journal lacks it.
+    orphan = path.rename(path.with_name("chk-9000"))
+    data = (orphan / "_metadata").read_bytes()
+    renamed = msgspec.structs.replace(decode_metadata(data, ""), checkpoint=9000)
+    (orphan / "_metadata").write_bytes(encode_metadata(renamed))
+    second = started_from(tmp_path, orphan)
+    second.script, second.interval = idle_after(100), "1 h"
+    job = second.launch()
+    wait_for_records(job, 50)
+    checkpoint(job)
+    die(job)
+    second.script = bursts(100)
+    second.run()
+    assert compare(counted(100)[50:], second.lines()).is_exactly_once
+    assert is_whole(first, orphan)
+
+
+def test_the_end_of_an_older_version_deletes_nothing_that_it_may_have_retained() -> None:
+    def retains(status: JobStatus, retained: bool | None = None) -> bool:
+        return JobEnded.of("a1", status, 1.0, retained=retained).retains_checkpoints
+
+    assert [retains(s) for s in (JobStatus.CANCELED, JobStatus.FAILED)] == [True, True]
+    assert not retains(JobStatus.FINISHED)
+    assert not JobEnded.of("a1", JobStatus.FINISHED, 1.0, "/sp").retains_checkpoints
+    assert [retains(JobStatus.CANCELED, r) for r in (True, False)] == [True, False]
+
+
+# -- other jobs with the same id ----------------------------------------------------------------
+
+
+def savepoint_of(program: Program) -> Path:
+    job = program.launch()
+    wait_for_lines(program, 20)
+    path = Path(job.savepoint(str(program.root / "savepoints")).result(20))
+    die(job)
+    return path
+
+
+def forget_instance(path: Path) -> None:
+    """Make a savepoint look as older versions wrote it."""
+    file = path / "_metadata"
+    metadata = decode_metadata(file.read_bytes(), "")
+    properties = {k: v for k, v in metadata.properties.items() if k != JOB_INSTANCE}
+    old = encode_metadata(msgspec.structs.replace(metadata, properties=properties))
+    file.write_bytes(old)
+    copy = Path(properties["job-directory"]) / "savepoints" / f"{metadata.checkpoint}.metadata"
+    copy.write_bytes(old)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_savepoint_of_another_job_with_the_same_id_starts_a_lineage(
+    tmp_path: Path, is_old: bool
+) -> None:
+    path = savepoint_of(Program(tmp_path, idle_after(30)))
+    if is_old:
+        forget_instance(path)
+    other = Program(tmp_path, idle_after(30), directory="others", output="others-out")
+    job = other.launch()
+    wait_for_lines(other, 20)
+    die(job)
+    other.settings["execution__state_recovery__path"] = str(path)
+    other.script = bursts(100)
+    other.run()
+    assert [(a.attempt, a.lineage) for a in other.journal().attempts] == [
+        ("a1", "a1"),
+        ("a2", "a2"),
+    ]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_moved_savepoint_of_the_job_itself_continues_its_lineage(
+    tmp_path: Path, is_old: bool
+) -> None:
+    program = Program(tmp_path, idle_after(30))
+    path = savepoint_of(program)
+    if is_old:
+        forget_instance(path)
+    moved = path.rename(tmp_path / "moved")
+    program.settings["execution__state_recovery__path"] = str(moved)
+    program.script = bursts(100)
+    program.run()
+    assert [a.lineage for a in program.journal().attempts] == ["a1", "a1"]
