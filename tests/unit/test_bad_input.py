@@ -212,6 +212,10 @@ PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
 WRONG_TYPE = "field 'f1' does not match its declared type Integer; got 'x'"
 
 
+def add_fields(pair: Any) -> Any:
+    return pair[0] + pair[1] if pair[1] != "x" else pair[0] + 1
+
+
 def misfit(_: Any) -> Any:
     return ("a", "x")
 
@@ -221,6 +225,8 @@ ENDS: dict[str, Callable[[DataStream], Any]] = {
     "a key": lambda s: by_name(s).reduce(max).print(),
     "print": lambda s: s.print(),
     "a chain before print": lambda s: s.filter(bool).print(),
+    "a filter before an exchange": lambda s: s.filter(bool).rebalance().map(str).print(),
+    "a function after it": lambda s: s.map(add_fields).print(),
     "a second branch": lambda s: (s.sink_to(DiscardingSink()), s.print()),
 }
 
@@ -229,7 +235,19 @@ ENDS: dict[str, Callable[[DataStream], Any]] = {
 def test_a_value_of_the_wrong_type_is_refused_at(end: str) -> None:
     error = failure_of(lambda s: ENDS[end](s.map(misfit, PAIR).name("parse")))
     assert isinstance(error, StepError)
-    assert f"stopped on record ('a', 'x'): {WRONG_TYPE}" in str(error)
+    assert str(error).startswith(f"step 'parse' stopped on record ('a', 'x'): {WRONG_TYPE}")
+    line = test_a_value_of_the_wrong_type_is_refused_at.__code__.co_firstlineno + 2
+    assert str(error).endswith(f"; the step is at {__file__}:{line}")
+
+
+def test_a_function_that_fails_on_a_value_of_the_wrong_type_is_named_after_its_cause() -> None:
+    text = text_of(lambda s: s.map(misfit, PAIR).filter(bool).map(add_fields).name("add").print())
+    assert "step 'add' failed on it: TypeError: can only concatenate str" in text
+
+
+def test_a_function_that_fails_on_a_value_of_the_right_type_is_to_blame() -> None:
+    text = text_of(lambda s: s.map(lambda r: r, PAIR).map(add_fields).name("add").print())
+    assert text.startswith("step 'add' failed on record ('a', 1): TypeError")
 
 
 def test_a_collected_value_must_match_its_type() -> None:
@@ -264,10 +282,17 @@ class Updates(KeyedProcessFunction[Any, Any, Any]):
 
 @pytest.mark.parametrize("value", ["x", 2**40, 1.5])
 def test_a_state_value_of_the_wrong_type_is_named_with_state_and_key(value: Any) -> None:
-    text = text_of(lambda s: by_name(s).process(Updates(value)).name("sum").print(), ("a", 1))
+    def store(stream: DataStream) -> None:
+        by_name(stream).process(Updates(value)).name("sum").print()
+
+    text = text_of(store, ("a", 1))
+    line = Updates.process_element.__code__.co_firstlineno + 1
+    if isinstance(value, int):
+        # Its size is checked after the last record, so the line is that of the step.
+        line = store.__code__.co_firstlineno + 1
     assert text == (
         "step 'sum', state 'amount', key 'a' does not match its declared type Integer; got "
-        f"{value!r}"
+        f"{value!r}; it was stored at {__file__}:{line}"
     )
 
 

@@ -67,6 +67,19 @@ class PenstockError(Exception):
                 setattr(self, field.name, short_repr(getattr(self, field.name)))
         self.args = tuple(self._facts().values())
 
+    @property
+    def is_permanent(self) -> bool:
+        """Whether every further attempt would fail in the same way, so that the job must end."""
+        return False
+
+    @property
+    def fingerprint(self) -> str:
+        """What a failure has in common with the same failure in another attempt.
+
+        It is empty for a failure that may be over by then, such as the outage of a server.
+        """
+        return ""
+
     def __str__(self) -> str:
         if not is_dataclass(self):
             return super().__str__()

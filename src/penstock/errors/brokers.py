@@ -1,6 +1,6 @@
 """Errors of sources whose broker expects acknowledgements."""
 
-from penstock.errors.connectors import ConnectorError
+from penstock.errors.connectors import BadDataError, ConnectorError
 
 
 class AcknowledgedRecordsError(ConnectorError):
@@ -71,7 +71,7 @@ class UnsuitableConsumerError(ConnectorError):
     )
 
 
-class UndecodableMessageError(ConnectorError):
+class UndecodableMessageError(BadDataError):
     """The deserializer of a source cannot decode a message."""
 
     message: object

@@ -91,6 +91,7 @@ class BadCheckpointError(PenstockError):
     checkpoint: int
     damage: str
     older: int | None
+    is_permanent = True
 
     def __str__(self) -> str:
         problem = f"checkpoint {self.checkpoint} cannot be restored: {self.damage}"

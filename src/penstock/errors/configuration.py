@@ -6,6 +6,8 @@ from penstock.errors.base import PenstockError
 class ConfigurationError(PenstockError):
     """A configuration cannot be used."""
 
+    is_permanent = True
+
 
 class UnknownOptionError(ConfigurationError):
     """A configuration holds a key that neither penstock nor Flink knows."""

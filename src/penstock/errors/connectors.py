@@ -7,6 +7,15 @@ class ConnectorError(PenstockError):
     """A source or sink cannot do its work."""
 
 
+class BadDataError(ConnectorError):
+    """Data cannot be read or written as it is; the same data fails again in the next attempt."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The message, which names the data."""
+        return f"{type(self).__name__}: {self}"
+
+
 class LostStagedFileError(ConnectorError):
     """A staged file does not have the size that its task reported."""
 
@@ -56,7 +65,7 @@ class ChangedFileError(ConnectorError):
     )
 
 
-class TextDecodingError(ConnectorError):
+class TextDecodingError(BadDataError):
     """A file holds bytes that are not text in its charset."""
 
     path: str
@@ -66,7 +75,7 @@ class TextDecodingError(ConnectorError):
     template = "file {path} is not {charset} text at byte {offset}: {reason}"
 
 
-class UnreadableFileError(ConnectorError):
+class UnreadableFileError(BadDataError):
     """A file is damaged, or does not match its format or schema.
 
     ``where`` names the position in the file and, if known, the field.
@@ -81,7 +90,7 @@ class UnreadableFileError(ConnectorError):
     )
 
 
-class UnwritableRecordError(ConnectorError):
+class UnwritableRecordError(BadDataError):
     """A record does not match the schema of the files a sink writes."""
 
     record: object

@@ -14,6 +14,7 @@ class TypeMismatchError(PenstockError):
     path: str
     value: object
     type_info: Any
+    is_permanent = True
 
     def __str__(self) -> str:
         where = f"field {self.path!r}" if self.path else "the record"
@@ -22,6 +23,8 @@ class TypeMismatchError(PenstockError):
 
 class InvalidJobError(PenstockError):
     """A program cannot be run as it is written; the message says what to change."""
+
+    is_permanent = True
 
 
 class UnknownChannelError(PenstockError):
@@ -63,6 +66,7 @@ class UserFunctionError(PenstockError):
     record: object
     cause: str
     user_traceback: str
+    fingerprint: str = ""
 
     def __str__(self) -> str:
         traceback = self.user_traceback.rstrip()
@@ -70,14 +74,21 @@ class UserFunctionError(PenstockError):
 
 
 class StepError(PenstockError):
-    """A step failed inside penstock, not in the user's function; names the step and the record."""
+    """A step failed inside penstock, not in the user's function; names the step and the record.
+
+    ``call_site`` is the line of the program that created the step, if it is known.
+    """
 
     step: str
     record: object
     cause: str
+    call_site: str = ""
+    is_permanent: bool = False
+    fingerprint: str = ""
 
     def __str__(self) -> str:
-        return f"step {self.step!r} stopped {_place(self.record)}: {self.cause}"
+        where = f"; the step is at {self.call_site}" if self.call_site else ""
+        return f"step {self.step!r} stopped {_place(self.record)}: {self.cause}{where}"
 
 
 def _place(record: object) -> str:

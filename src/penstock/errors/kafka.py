@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.errors.connectors import ConnectorError
+from penstock.errors.connectors import BadDataError, ConnectorError
 
 
 class KafkaUnavailableError(ConnectorError):
@@ -63,7 +63,7 @@ class LostRecordsError(ConnectorError):
         )
 
 
-class UndecodableRecordError(ConnectorError):
+class UndecodableRecordError(BadDataError):
     """The deserializer of a source cannot decode a record."""
 
     topic: str
@@ -82,7 +82,7 @@ class UndecodableRecordError(ConnectorError):
         )
 
 
-class KafkaRecordError(ConnectorError):
+class KafkaRecordError(BadDataError):
     """A part of a record cannot be sent to Kafka."""
 
     part: str

@@ -1,6 +1,6 @@
 """Errors of the PostgreSQL sink."""
 
-from penstock.errors.connectors import ConnectorError
+from penstock.errors.connectors import BadDataError, ConnectorError
 
 
 class PostgresUnreachableError(ConnectorError):
@@ -31,7 +31,7 @@ class UnsuitableTableError(ConnectorError):
     template = "table {table} cannot store the rows: {reason}"
 
 
-class UnwritableValueError(ConnectorError):
+class UnwritableValueError(BadDataError):
     """A value cannot be written into a column; without a column, it is a whole record."""
 
     column: str | None

@@ -9,6 +9,7 @@ class FencedError(PenstockError):
     job: str
     attempt: str
     by_attempt: str
+    is_permanent = True
 
     def __str__(self) -> str:
         if self.attempt == self.by_attempt:

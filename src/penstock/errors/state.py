@@ -10,12 +10,14 @@ class StateTypeMismatchError(TypeMismatchError):
     step: str
     state: str
     key: object
+    call_site: str = ""
+    """The line of the program that stored the value; of its step, if that is not known."""
 
     def __str__(self) -> str:
         where = f", field {self.path!r}," if self.path else ""
         return (
             f"step {self.step!r}, state {self.state!r}, key {self.key}{where} does not match its "
-            f"declared type {self.type_info!r}; got {self.value}"
+            f"declared type {self.type_info!r}; got {self.value}{_stored_at(self.call_site)}"
         )
 
 
@@ -24,13 +26,19 @@ class OperatorStateTypeMismatchError(TypeMismatchError):
 
     step: str
     state: str
+    call_site: str = ""
+    """The line of the program that stored the value; of its step, if that is not known."""
 
     def __str__(self) -> str:
         where = f", field {self.path!r}" if self.path else ""
         return (
             f"step {self.step!r}, operator state {self.state!r}: an element{where} does not match "
-            f"its declared type {self.type_info!r}; got {self.value}"
+            f"its declared type {self.type_info!r}; got {self.value}{_stored_at(self.call_site)}"
         )
+
+
+def _stored_at(call_site: str) -> str:
+    return f"; it was stored at {call_site}" if call_site else ""
 
 
 class UnstableKeyError(PenstockError):
@@ -39,6 +47,7 @@ class UnstableKeyError(PenstockError):
     step: str
     key: object
     class_name: str = ""
+    is_permanent = True
 
     def __post_init__(self) -> None:
         cls = type(self.key)
@@ -68,6 +77,7 @@ class StateDeclaredTwiceError(PenstockError):
     state: str
     known: str
     declared: str
+    is_permanent = True
     template = (
         "step {step!r}: state {state!r} was declared as {known} and is now declared as {declared}; "
         "give one of the two another name"
@@ -82,6 +92,7 @@ class StateTypeChangedError(PenstockError):
     stored: str
     declared: str
     reason: str
+    is_permanent = True
     template = (
         "step {step!r}: state {state!r} is stored as {stored} and now declared as {declared}: "
         "{reason}; declare the stored type again, or give the new state another name and fill it "
@@ -104,6 +115,7 @@ class StateTooLargeError(PenstockError):
     state: str
     size: int
     limit: int
+    is_permanent = True
     template = (
         "step {step!r}: state {state!r} takes {size} bytes, more than the {limit} the memory "
         "backend keeps; set state.backend.type: hashmap"

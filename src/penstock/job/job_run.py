@@ -28,7 +28,13 @@ from penstock.job.request_server import RequestServer
 from penstock.job.statistics import JobStatistics
 from penstock.recovery.control import Control
 from penstock.recovery.lease import refuse_second_driver
-from penstock.recovery.restart_strategy import GiveUp, Restart, decide_restart
+from penstock.recovery.restart_strategy import (
+    GiveUp,
+    NoRestart,
+    Restart,
+    decide_restart,
+    fingerprint_of,
+)
 from penstock.recovery.supervisor import driver_died_at, supervised_since
 
 logger = logging.getLogger("penstock.job")
@@ -201,16 +207,24 @@ class JobRun:
             self._record_exception(failure)
             now = time.time()
             decision = decide_restart(
-                self._context.restart, failure, self._restarts, now, random.random
+                self._context.restart,
+                failure,
+                self._restarts,
+                now,
+                random.random,
+                self._context.settings.max_identical_failures,
             )
             if self._end_requested.is_set():
                 self._finish_after(failure)
                 return False
-            if isinstance(decision, GiveUp) or isinstance(failure, errors.FencedError):
+            if isinstance(decision, GiveUp):
+                if not isinstance(self._context.restart, NoRestart):
+                    logger.warning("Job %r is not restarted: %s", self._name, decision.reason)
                 self._fail(failure)
                 return False
             if decision.counts:
-                self._restarts.append(Restart(now, now + decision.seconds))
+                restart_at = now + decision.seconds
+                self._restarts.append(Restart(now, restart_at, fingerprint_of(failure)))
             logger.warning(
                 "Job %r failed and restarts in %.1f s: %s", self._name, decision.seconds, failure
             )

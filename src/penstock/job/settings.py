@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.channel.log import Bounds
 from penstock.common.config import known_options as options
 from penstock.common.config.pipeline_options import AUTO_WATERMARK_INTERVAL, GLOBAL_JOB_PARAMETERS
+from penstock.common.config.recovery_options import MAX_IDENTICAL_FAILURES
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.graph.regions import Transport
@@ -23,6 +24,7 @@ class JobSettings:
     transport: Transport | None
     """None lets the engine choose."""
     max_tries: int
+    max_identical_failures: int
     poll_seconds: float
     backend: str
     batch_mode: bool
@@ -51,6 +53,7 @@ def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings
         ),
         transport=_transport(read(configuration, options.EXCHANGE), batch_mode),
         max_tries=read(configuration, options.MICRO_BATCH_MAX_TRIES),
+        max_identical_failures=read(configuration, MAX_IDENTICAL_FAILURES),
         poll_seconds=read(configuration, options.SOURCE_POLL_INTERVAL).total_seconds(),
         backend=read(configuration, options.STATE_BACKEND),
         batch_mode=batch_mode,

@@ -4,30 +4,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.common.config import recovery_options as options
 from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
-from penstock.errors import (
-    BadCheckpointError,
-    CommitFailedError,
-    ConfigurationError,
-    FencedError,
-    InvalidJobError,
-)
-
-_NEVER_RESTARTED = (ConfigurationError, InvalidJobError, FencedError, BadCheckpointError)
+from penstock.errors import ConfigurationError, PenstockError
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """One earlier restart: when the job failed, when it was to start again."""
+    """One earlier restart: when the job failed, when it was to start again, and the failure."""
 
     failed_at: float
     restart_at: float
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,27 +142,50 @@ class ExponentialDelay(RestartStrategy):
 
 
 def decide_restart(
-    strategy: RestartStrategy, error: BaseException, history: History, now: float, random: Random
+    strategy: RestartStrategy,
+    error: BaseException,
+    history: History,
+    now: float,
+    random: Random,
+    max_identical: int = 0,
 ) -> RestartAfter | GiveUp:
     """Decide about a job that failed with an error now.
 
     An error that a restart cannot repair, or that means that another driver runs the job, is never
-    followed by a restart.
+    followed by a restart; neither is the same failure in `max_identical` consecutive attempts,
+    whether they completed checkpoints or not. 0 is no limit.
     """
-    cause: BaseException | None = error
-    seen: set[int] = set()
-    while cause is not None and id(cause) not in seen:
-        if _is_permanent(cause):
+    for cause in _causes(error):
+        if cause.is_permanent:
             return GiveUp(f"a restart cannot repair {type(cause).__name__}")
-        seen.add(id(cause))
-        cause = cause.__cause__
+    fingerprint = fingerprint_of(error)
+    identical = 1
+    for restart in reversed(history):
+        if restart.fingerprint != fingerprint:
+            break
+        identical += 1
+    if fingerprint and 0 < max_identical <= identical:
+        return GiveUp(
+            f"the same failure, of the same data, ended {identical} attempts in a row, and "
+            f"{options.MAX_IDENTICAL_FAILURES.key} is {max_identical}"
+        )
     return strategy.decide(history, now, random)
 
 
-def _is_permanent(error: BaseException) -> bool:
-    if isinstance(error, CommitFailedError):
-        return error.is_permanent
-    return isinstance(error, _NEVER_RESTARTED)
+def fingerprint_of(error: BaseException) -> str:
+    """Return the fingerprint of a failure, empty if it may have gone in the next attempt."""
+    return next((c.fingerprint for c in _causes(error) if c.fingerprint), "")
+
+
+def _causes(error: BaseException) -> Iterator[PenstockError]:
+    """Yield an error and its causes, as far as they are of this package."""
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, PenstockError):
+            yield cause
+        cause = cause.__cause__
 
 
 def read_restart_strategy(configuration: Configuration, *, checkpointing: bool) -> RestartStrategy:

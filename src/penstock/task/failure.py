@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import traceback
@@ -13,7 +14,15 @@ from typing import Any, NoReturn, TypeVar
 from penstock.common import pickling
 from penstock.common.frozen import is_frozen
 from penstock.datastream.output_tag import is_tagged
-from penstock.errors import MethodCall, PenstockError, StepError, UserFunctionError
+from penstock.errors import (
+    MethodCall,
+    PenstockError,
+    StepError,
+    TypeMismatchError,
+    UserFunctionError,
+)
+from penstock.task.fingerprint import failure_fingerprint, program_line
+from penstock.task.step_names import StepName
 
 T = TypeVar("T")
 
@@ -29,15 +38,51 @@ class StepFailed(Exception):
 
 
 def fail(step: str, record: Any, error: BaseException) -> NoReturn:
-    """Raise `error` again as the failure of `step` on `record`, or in a `MethodCall`."""
+    """Raise `error` again as the failure of `step` on `record`, or in a `MethodCall`.
+
+    If the record does not match the type that the step before declares for it, that step fails.
+    """
     if isinstance(error, StepFailed):
         raise error  # of a step downstream
+    if isinstance(step, StepName) and not isinstance(record, MethodCall):
+        _fail_producer(step, record, error)
     if isinstance(error, PenstockError):
         if getattr(error, "step", None):
-            raise StepFailed(error) from error  # it names its step itself
-        raise StepFailed(StepError(step, record, str(error))) from error
+            raise StepFailed(with_call_site(error)) from error  # it names its step itself
+        raise StepFailed(_step_error(step, record, error)) from error
     cause, user_code = _cause(error), user_traceback(error)
-    raise StepFailed(UserFunctionError(step, record, cause, user_code)) from error
+    fingerprint = failure_fingerprint(step, record, error)
+    raise StepFailed(UserFunctionError(str(step), record, cause, user_code, fingerprint)) from error
+
+
+def _fail_producer(step: StepName, record: Any, error: BaseException) -> None:
+    """Raise the failure of the step that produced a record, if its declared type is not kept."""
+    mismatch = step.input_mismatch(record)
+    if mismatch is None or step.producer is None:
+        return
+    consequence = ""
+    if not isinstance(error, TypeMismatchError):
+        consequence = f"; step {str(step)!r} failed on it: {_cause(error)}"
+    raise StepFailed(_step_error(step.producer, record, mismatch, consequence)) from error
+
+
+def _step_error(step: str, record: Any, error: PenstockError, more: str = "") -> StepError:
+    return StepError(
+        str(step),
+        record,
+        f"{error}{more}",
+        getattr(step, "call_site", ""),
+        error.is_permanent,
+        error.fingerprint,
+    )
+
+
+def with_call_site(error: PenstockError, otherwise: str = "") -> PenstockError:
+    """Return an error with the line of the program that raised it, if it has a field for it."""
+    if getattr(error, "call_site", None) != "":
+        return error
+    call_site = program_line(error) or otherwise
+    return dataclasses.replace(error, call_site=call_site)  # type: ignore[type-var]
 
 
 def encode_records(step: str, records: Sequence[Any], encode: Callable[[Sequence[Any]], T]) -> T:
@@ -86,7 +131,7 @@ def copy_if_mutable(step: str, record: Any) -> Any:
         return pickling.loads(pickling.dumps(record))
     except Exception as error:
         cause = f"it cannot be pickled, which a record that leaves its step must be: {error}"
-        raise StepFailed(StepError(step, record, cause)) from error
+        raise StepFailed(StepError(str(step), record, cause, is_permanent=True)) from error
 
 
 def fail_unknown_side_output(step: str, yielded: tuple[Any, ...], read: Iterable[str]) -> NoReturn:
@@ -96,7 +141,7 @@ def fail_unknown_side_output(step: str, yielded: tuple[Any, ...], read: Iterable
         f"side output {yielded[0].tag_id!r} of the step is not read (read: {names}): "
         "call get_side_output() on its stream, or do not yield to it"
     )
-    raise StepFailed(StepError(step, yielded, cause))
+    raise StepFailed(StepError(str(step), yielded, cause, is_permanent=True))
 
 
 def user_traceback(error: BaseException) -> str:

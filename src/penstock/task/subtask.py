@@ -19,7 +19,7 @@ from penstock.graph.job_graph import Node
 from penstock.graph.transformation import OperatorKind
 from penstock.ids import AttemptId, StageId
 from penstock.state.backends.refs import StagedName
-from penstock.task.failure import StepFailed, pack
+from penstock.task.failure import StepFailed, pack, with_call_site
 from penstock.task.heads.context import HeadContext, Phases
 from penstock.task.heads.keyed import run_keyed
 from penstock.task.heads.keyed_batch import run_keyed_batch
@@ -111,10 +111,13 @@ def _run(
             task, instruction, attempt.subtask, staged, functions, writers, batches, shuffle, phases
         )
         acknowledgement = _process(context)
-    except BaseException:
+    except BaseException as error:
         for writer in writers.values():
             with suppress(Exception):
                 writer.abort()
+        if isinstance(error, PenstockError):
+            # Of state that was written after the last record: no line of the program runs then.
+            raise with_call_site(error, task.stage.head.call_site) from error
         raise
     if not instruction.closes_functions:
         _keep_functions(key, _OpenFunctions(str(staged), task, functions))

@@ -6,15 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.common import Configuration
+from penstock.common import Configuration, Types
 from penstock.errors import (
     BadCheckpointError,
     CommitFailedError,
     ConfigurationError,
     FencedError,
     InvalidJobError,
+    OperatorStateTypeMismatchError,
     OptionValueError,
     PenstockError,
+    StateTooLargeError,
+    StateTypeChangedError,
+    StateTypeMismatchError,
+    StepError,
+    TextDecodingError,
+    UnstableKeyError,
+    UserFunctionError,
 )
 from penstock.recovery.restart_strategy import (
     ExponentialDelay,
@@ -26,6 +34,7 @@ from penstock.recovery.restart_strategy import (
     RestartAfter,
     RestartStrategy,
     decide_restart,
+    fingerprint_of,
     read_restart_strategy,
 )
 
@@ -234,6 +243,12 @@ def test_every_delay_lies_between_the_first_and_the_longest(
         FencedError("job", "a1", "a2"),
         BadCheckpointError(7, "torn", 6),
         CommitFailedError("files", "impossible", 1, "LostPendingFileError: gone"),
+        StateTypeMismatchError("", "x", Types.INT(), "count", "seen", "a"),
+        OperatorStateTypeMismatchError("", "x", Types.INT(), "count", "seen"),
+        StateTypeChangedError("count", "seen", "LONG", "INT", "too small"),
+        StateTooLargeError("count", "seen", 2, 1),
+        UnstableKeyError("key_by", object()),
+        StepError("parse", 1, "of another type", is_permanent=True),
     ],
 )
 def test_what_comes_again_is_not_restarted(error: PenstockError) -> None:
@@ -258,3 +273,49 @@ def test_any_other_error_is_left_to_the_strategy() -> None:
     assert isinstance(
         decide_restart(FixedDelay(1, 2.0), error, [Restart(0.0, 2.0)], 9.0, middle), GiveUp
     )
+
+
+def failure(fingerprint: str) -> UserFunctionError:
+    return UserFunctionError("parse", 1, "ValueError: no", "Traceback ...", fingerprint)
+
+
+def attempts_until_the_end(failures: list[PenstockError], limit: int) -> int | None:
+    """Return how many attempts there are when each fails with the next of some errors."""
+    history: list[Restart] = []
+    for number, error in enumerate(failures, 1):
+        strategy = FixedDelay(1000, 0.0)
+        decision = decide_restart(strategy, error, history, float(number), middle, limit)
+        if isinstance(decision, GiveUp):
+            assert "penstock.recovery.max-identical-failures is" in decision.reason
+            return number
+        history.append(Restart(float(number), float(number), fingerprint_of(error)))
+    return None
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10])
+def test_the_same_failure_in_consecutive_attempts_ends_the_job(limit: int) -> None:
+    assert attempts_until_the_end([failure("a")] * 20, limit) == limit
+
+
+def test_a_limit_of_zero_leaves_every_failure_to_the_strategy() -> None:
+    assert attempts_until_the_end([failure("a")] * 20, 0) is None
+
+
+def test_another_failure_starts_the_count_again() -> None:
+    failures = [failure("a"), failure("a"), failure("b"), failure("a"), failure("a"), failure("a")]
+    assert attempts_until_the_end([*failures], 3) == 6
+    outage = PenstockError("no broker answers")
+    assert attempts_until_the_end([failure("a"), outage] * 10, 2) is None
+
+
+def test_an_outage_that_ends_every_attempt_is_left_to_the_strategy() -> None:
+    assert attempts_until_the_end([failure("")] * 20, 3) is None
+    assert attempts_until_the_end([PenstockError("no broker answers")] * 20, 3) is None
+
+
+def test_data_that_cannot_be_read_ends_the_job_like_a_record() -> None:
+    unreadable = TextDecodingError("/in/a.txt", 7, "utf-8", "invalid start byte")
+    assert attempts_until_the_end([unreadable] * 20, 3) == 3
+    wrapper = PenstockError("wrapped")
+    wrapper.__cause__ = unreadable
+    assert attempts_until_the_end([wrapper] * 20, 3) == 3

@@ -102,6 +102,13 @@ ATTEMPTS_BEFORE_RESET: ConfigOption[int | None] = ConfigOption(
     None,
     "Restarts without a reset of the backoff before the job fails for good; no limit if unset.",
 )
+MAX_IDENTICAL_FAILURES = ConfigOption(
+    "penstock.recovery.max-identical-failures",
+    NON_NEGATIVE_INTEGER,
+    10,
+    "Consecutive attempts in which the same step may fail on the same record, in the same line of "
+    "the program, before the job fails for good; 0 for no limit.",
+)
 HEARTBEAT_INTERVAL = ConfigOption(
     "heartbeat.interval",
     POSITIVE_DURATION,

@@ -30,6 +30,7 @@ from penstock.task.partitioning.partitioners import (
 )
 from penstock.task.shuffle.records import ShuffleMessages, ShuffleSliceWriter
 from penstock.task.stage_task import StageTask
+from penstock.task.step_names import producer_name
 from penstock.task.time.timer_service import RecordTime
 from penstock.task.time.timestamps import ChainTimeService
 
@@ -101,7 +102,8 @@ class HeadContext:
         else:
             path = self.task.layout.channel(channel.id) / f"{self.staged}.arrow"
             writer = SegmentWriter(path, channel.consumer_parallelism)
-        step = next(n.name for n in self.stage.nodes if n.id == channel.source_node)
+        source = next(n for n in self.stage.nodes if n.id == channel.source_node)
+        step = producer_name(self.stage, source)
         return partitioner_for(
             PartitionerContext(channel, writer, step, self.record_time, self.subtask)
         )

@@ -221,7 +221,11 @@ class KeyedHead:
         steps = (
             two_steps(self._node, self._out, self._context)
             if self._node.kind.has_two_inputs
-            else (self._reduce() if is_reduce else function_step(self._node, self._out),)
+            else (
+                self._reduce()
+                if is_reduce
+                else function_step(self._node, self._node.name, self._out),
+            )
         )
         calls = map(steps.__getitem__, batch.inputs) if len(steps) > 1 else repeat(steps[0])
         records = zip(batch.numbers, batch.timestamps(), batch.values, calls, strict=False)

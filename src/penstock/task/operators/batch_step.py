@@ -34,8 +34,9 @@ class _Context(BatchFunction.Context):
 class BatchStep:
     """Calls a function of record batches, with columns or with records collected into batches."""
 
-    def __init__(self, node: Node, out: PushColumns, record_time: RecordTime) -> None:
+    def __init__(self, node: Node, step: str, out: PushColumns, record_time: RecordTime) -> None:
         self._node = node
+        self._step = step
         self._schema = declared_schema(node.name, node.input_type)
         self._out = out
         self._record_time = record_time
@@ -61,7 +62,7 @@ class BatchStep:
         times, self._times = self._times, []
         if records:
             at = pa.array(times, pa.int64()) if self._node.has_time else None
-            self._call(encode_records(self._node.name, records, self._schema.encode), at)
+            self._call(encode_records(self._step, records, self._schema.encode), at)
 
     def _call(self, batch: pa.RecordBatch, times: pa.Array | None) -> None:
         for columns, at in batches_of(self._node, batch, times, _Context(times)):

@@ -36,6 +36,7 @@ from penstock.task.operators.steps import (
     two_steps,
 )
 from penstock.task.partitioning.partitioners import StreamPartitioner
+from penstock.task.step_names import step_name
 from penstock.task.time.timestamps import ChainTimeService
 
 
@@ -108,7 +109,8 @@ class OperatorChain:
 
     def batch_step(self, node: Node) -> BatchStep:
         """Return the step of a function of record batches; it takes records or columns."""
-        step = BatchStep(node, self.columns_downstream_of(node), self._time.record_time)
+        out, name = self.columns_downstream_of(node), step_name(self._stage, node)
+        step = BatchStep(node, name, out, self._time.record_time)
         self._buffering.append(step)
         return step
 
@@ -118,21 +120,22 @@ class OperatorChain:
             return self._sink(node, self._writers[node.id])
         if node.kind is OperatorKind.PROCESS_BATCH:
             return self.batch_step(node).push
-        out = self.downstream_of(node)
+        out, name = self.downstream_of(node), step_name(self._stage, node)
         match node.kind:
             case OperatorKind.DECOUPLE | OperatorKind.ASSIGN_TIMESTAMPS:
                 return out
             case OperatorKind.PROCESS:
                 process, context = node.function.process_element, self._context(node)
-                return flat_map_step(node.name, lambda record: process(record, context), out)
+                return flat_map_step(name, lambda record: process(record, context), out)
             case OperatorKind.ASYNC:
-                step = AsyncStep(node.name, node.function, out, self._time.record_time)
+                step = AsyncStep(name, node.function, out, self._time.record_time)
                 self._buffering.append(step)
                 return step.push
-        return function_step(node, out)
+        return function_step(node, name, out)
 
     def _sink(self, node: Node, writer: SinkWriter) -> Push:
-        push = sink_step(node, writer.write, is_head=node is self._stage.head)
+        step, is_head = step_name(self._stage, node), node is self._stage.head
+        push = sink_step(node, step, writer.write, is_head=is_head)
         if not takes_blocks(node, writer):
             return push
         block = BlockSink(node.name, writer, push)

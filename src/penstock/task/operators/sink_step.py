@@ -21,12 +21,11 @@ _BLOCK_SIZE = 512
 """Records of a block: few enough to be in the processor's cache when they are written."""
 
 
-def sink_step(node: Node, write: Push, *, is_head: bool) -> Push:
+def sink_step(node: Node, step: str, write: Push, *, is_head: bool) -> Push:
     """Return a step that gives each record to a writer at once."""
     if not node.function.can_fail:
         return write
     coercion = _coercion(node, is_head=is_head)
-    step = node.name
 
     def push(record: Any) -> None:
         try:

@@ -78,15 +78,15 @@ def flat_map_step(step: str, function: Callable[[Any], Any], out: Push) -> Push:
     return push
 
 
-def function_step(node: Node, out: Push) -> Push:
+def function_step(node: Node, step: str, out: Push) -> Push:
     """Return the step of a map, filter or flat map function, with or without keys."""
     match node.kind:
         case OperatorKind.MAP | OperatorKind.KEYED_MAP:
-            return map_step(node.name, callable_of(node.function, MapFunction), out)
+            return map_step(step, callable_of(node.function, MapFunction), out)
         case OperatorKind.FILTER | OperatorKind.KEYED_FILTER:
-            return filter_step(node.name, callable_of(node.function, FilterFunction), out)
+            return filter_step(step, callable_of(node.function, FilterFunction), out)
         case OperatorKind.FLAT_MAP | OperatorKind.KEYED_FLAT_MAP:
-            return flat_map_step(node.name, callable_of(node.function, FlatMapFunction), out)
+            return flat_map_step(step, callable_of(node.function, FlatMapFunction), out)
     message = f"{node.kind} cannot be inside a chain"
     raise AssertionError(message)
 

@@ -63,7 +63,7 @@ class PartitionerContext:
     channel: Channel
     writer: SliceWriter
     step: str
-    """The name of the step whose records it gets."""
+    """The name of the step that produced the records it gets."""
     record_time: RecordTime
     subtask: int = 0
 

@@ -17,7 +17,7 @@ from penstock.connectors.contracts.sink import (
     SinkWriter,
     WriterContext,
 )
-from penstock.errors import UserFunctionError
+from penstock.errors import StepError, UserFunctionError
 from tests.unit.support import environment
 
 _written: list[tuple[str, Any]] = []
@@ -93,7 +93,7 @@ def test_the_record_that_cannot_be_written_is_named() -> None:
 
 
 def test_a_record_of_another_type_is_named() -> None:
-    with pytest.raises(Exception, match=r"step 'blocks'.*'a'"):
+    with pytest.raises(StepError, match=r"step 'Map' stopped on record 'a'.*test_sink_step.py:67"):
         taken([3, "a", 2])
 
 
