@@ -23,6 +23,7 @@ from penstock.checkpoint import event_log, history, settings
 from penstock.checkpoint.barriers import alignment
 from penstock.checkpoint.coordinator import request_decider
 from penstock.checkpoint.storage import (
+    committed_marker,
     job_dir,
     journal,
     journal_entries,
@@ -80,7 +81,7 @@ from tests.unit.support import environment, plan_of
 FIELDS: dict[Any, str] = {
     journal._Body: "entry crc",
     journal_entries.AttemptStarted: (
-        "attempt time host pid restored restored_path given_path fresh life work_dirs"
+        "attempt time host pid restored restored_path given_path fresh life work_dirs restored_crc"
     ),
     journal_entries.StartFailed: "attempt time",
     journal_entries.CheckpointIdsReserved: "attempt upto time",
@@ -92,7 +93,7 @@ FIELDS: dict[Any, str] = {
     journal_entries.BeforeStart: "restorable ended",
     journal_entries.JournalState: (
         "tail attempts_so_far attempts highest_id completed restorable commits_started "
-        "commits_done ended before_start"
+        "commits_done committed_crc ended before_start"
     ),
     journal_entries.Summary: "attempt time state",
     metadata.CommittableState: "checkpoint data",
@@ -495,6 +496,8 @@ def test_a_jobs_directory_keeps_its_names() -> None:
     assert journal._path(7) == "journal/000000000007"
     assert history._path(7) == "history/000000000007.json"
     assert job_dir.METADATA == savepoint_layout.METADATA == "_metadata"
+    assert committed_marker.COMMITTED == "_committed"
+    assert committed_marker._marker(0xABC) == b"00000abc\n"
     assert job_dir.job_key(None, "Word Count") == "word-count-a1faed8c"
     assert task_layout.file_name(OperatorUid("a/b")).startswith("uid-")
     properties = {metadata.LINEAGE, metadata.JOB_DIRECTORY, metadata.JOB_INSTANCE}

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from penstock.checkpoint.storage.committed_marker import COMMITTED
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.metadata import JOB_DIRECTORY, CheckpointMetadata
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
@@ -56,6 +57,7 @@ def dispose(path: Path, checkpoint_dir: Path | None = None) -> None:
     for operator in meta.operators:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(directory / operator_dir(operator.uid))
+    (directory / COMMITTED).unlink(missing_ok=True)
     (directory / METADATA).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         directory.rmdir()

@@ -1,7 +1,8 @@
-"""Which checkpoints stay when a job has ended and is started again, and whose they are."""
+"""Whose snapshots are, which of them stay when a job has ended, and what restoring them needs."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from penstock.checkpoint.storage.metadata import JOB_INSTANCE, files_of
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import disarm
+from penstock.errors import CommitFailedError
 from penstock.ids import CheckpointId
 from penstock.job.job_store import JobStore
+from penstock.savepoint.directory import dispose
 from penstock.testing import compare
 from tests.unit.job.counting import (
     Program,
@@ -225,3 +228,120 @@ def test_a_moved_savepoint_of_the_job_itself_continues_its_lineage(
     program.script = bursts(100)
     program.run()
     assert [a.lineage for a in program.journal().attempts] == ["a1", "a1"]
+
+
+# -- output that was consumed before its snapshot is restored -----------------------------------
+
+
+def stopped(root: Path) -> tuple[Program, Path]:
+    program = Program(root, idle_after(50), interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 50)
+    path = Path(job.stop(str(root / "savepoints"), drain=False).result(20))
+    assert job.wait_for_end(20)
+    return program, path
+
+
+def consume(program: Program) -> None:
+    """Take the output away, as a consumer of the files does."""
+    assert program.verdict(50).is_exactly_once
+    shutil.rmtree(program.root / program.output)
+
+
+def resumes_after_fifty(root: Path, path: Path) -> None:
+    program = started_from(root, path)
+    program.run()
+    assert compare(counted(100)[50:], program.lines()).is_exactly_once
+
+
+@pytest.mark.parametrize("knows", ["marker and journal", "marker", "journal"])
+def test_a_stop_whose_output_was_consumed_is_restored(tmp_path: Path, knows: str) -> None:
+    program, path = stopped(tmp_path)
+    consume(program)
+    if knows == "marker":
+        path = path.rename(tmp_path / "moved")
+        shutil.rmtree(tmp_path / "checkpoints")
+    if knows == "journal":
+        # As a driver leaves it that is killed after the journal entry.
+        (path / "_committed").unlink()
+    resumes_after_fifty(tmp_path, path)
+
+
+def test_another_job_restores_a_stop_whose_output_was_consumed(tmp_path: Path) -> None:
+    program, path = stopped(tmp_path)
+    consume(program)
+    (path / "_committed").unlink()
+    other = started_from(tmp_path, path)
+    other.directory = "others"
+    other.run()
+    assert compare(counted(100)[50:], other.lines()).is_exactly_once
+
+
+@pytest.mark.parametrize("marker", [None, b"", b"00000000\n"])
+def test_a_marker_of_another_savepoint_does_not_count(tmp_path: Path, marker: bytes | None) -> None:
+    program, path = stopped(tmp_path)
+    consume(program)
+    shutil.rmtree(tmp_path / "checkpoints")
+    (path / "_committed").unlink()
+    if marker is not None:
+        (path / "_committed").write_bytes(marker)
+    with pytest.raises(CommitFailedError, match="LostPendingFileError"):
+        started_from(tmp_path, path).run()
+
+
+def test_a_savepoint_without_commits_has_no_marker_and_is_committed_by_its_restore(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 50)
+    path = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
+    die(job)
+    assert not (path / "_committed").exists()
+    assert program.lines() == []
+    resumes_after_fifty(tmp_path, path)
+    assert program.verdict(50).is_exactly_once
+
+
+def test_a_savepoint_is_restored_after_output_that_a_later_checkpoint_committed_was_consumed(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 50)
+    path = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
+    checkpoint(job)
+    wait_for_lines(program, 50)
+    die(job)
+    consume(program)
+    resumes_after_fifty(tmp_path, path)
+
+
+def test_a_retained_checkpoint_whose_output_was_consumed_is_restored(tmp_path: Path) -> None:
+    program, path = canceled(tmp_path, **RETAIN)
+    consume(program)
+    resumes_after_fifty(tmp_path, path)
+
+
+def test_a_job_that_died_after_committing_what_it_restored_does_not_commit_it_again(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 50)
+    path = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
+    die(job)
+    restored = started_from(tmp_path, path)
+    restored.script, restored.interval = idle_after(50), "1 h"
+    die(restored.launch())
+    consume(program)
+    restored.script = bursts(100)
+    restored.run()
+    assert compare(counted(100)[50:], restored.lines()).is_exactly_once
+
+
+def test_a_disposed_savepoint_leaves_no_marker(tmp_path: Path) -> None:
+    _, path = stopped(tmp_path)
+    assert (path / "_committed").exists()
+    dispose(path)
+    assert not path.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 import zlib
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock import __version__
+from penstock.checkpoint.storage.committed_marker import mark_committed
 from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.journal import Journal
@@ -33,6 +35,8 @@ from penstock.checkpoint.storage.metadata import (
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
 from penstock.errors import CorruptMetadataError
 from penstock.ids import AttemptId, CheckpointId
+
+logger = logging.getLogger("penstock.checkpoint")
 
 _IDS_RESERVED_AT_ONCE = 10
 
@@ -91,6 +95,7 @@ class CompletedCheckpointStore:
         self._next = self._reserved = max(state.highest_id, above)
         # Not those that a fresh start or another snapshot has abandoned: only the user needs them.
         self._retained = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
+        self._savepoints = {CheckpointId(c.checkpoint) for c in state.completed if c.savepoint}
 
     @property
     def retained(self) -> list[CheckpointId]:
@@ -173,7 +178,9 @@ class CompletedCheckpointStore:
                     time=self._clock(),
                 )
             )
-            if not completed.is_savepoint:
+            if completed.is_savepoint:
+                self._savepoints.add(completed.checkpoint)
+            else:
                 self._retained.append(completed.checkpoint)
 
     def discard_subsumed(self) -> list[CheckpointId]:
@@ -208,5 +215,20 @@ class CompletedCheckpointStore:
         self._journal.append(CommitsStarted(checkpoint, self._attempt, self._clock()))
 
     def commits_done(self, checkpoint: CheckpointId) -> None:
-        """Enter in the journal that sinks have committed everything."""
+        """Enter in the journal that sinks have committed everything.
+
+        If that is the savepoint of a stop, it is recorded next to the savepoint, too.
+        """
         self._journal.append(CommitsDone(checkpoint, self._attempt, self._clock()))
+        if checkpoint not in self._savepoints:
+            return
+        # The journal decides: the id may be that of another job's snapshot, which was restored.
+        state = self._journal.state()
+        found = state.find(checkpoint)
+        if found is None or checkpoint not in state.commits_done:
+            return
+        try:
+            mark_committed(self._dir.from_journal_path(found.path), found.metadata_crc)
+        except OSError as error:
+            message = "Savepoint %s cannot be marked as committed, only the journal says so: %s"
+            logger.warning(message, found.path, error)

@@ -42,6 +42,8 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     """The restore lineage: the attempt with which the job last started from nothing."""
     work_dirs: list[str] = []
     """Directories outside of the job's directory that later attempts have to clean up."""
+    restored_crc: int | None = None
+    """The checksum of the metadata of the snapshot it starts from."""
 
 
 class StartFailed(Struct, frozen=True, tag=True):
@@ -164,8 +166,10 @@ class JournalState(Struct, frozen=True):
     checkpoint. If there are none, a new attempt starts from what the last one started from.
     """
     commits_started: frozenset[int] = frozenset()
-    """Of retained and newer checkpoints."""
+    """Of snapshots in `completed`, and of the newest one that was discarded or not owned."""
     commits_done: frozenset[int] = frozenset()
+    committed_crc: int | None = None
+    """Identifies the last snapshot that was not the job's own and whose output it has committed."""
     ended: JobEnded | None = None
     """How the newest attempt ended the job, None if it did not."""
     before_start: BeforeStart | None = None
@@ -246,12 +250,11 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
         case CheckpointIdsReserved():
             state = structs.replace(state, highest_id=max(state.highest_id, entry.upto))
         case CheckpointCompletedEntry():
-            # Earlier commits of this id belong to another job's snapshot, which was restored.
+            # Before, so that this id has no commits: in old journals it may be another job's.
+            state = _forget_commits(state)
             state = structs.replace(
                 state,
                 highest_id=max(state.highest_id, entry.checkpoint),
-                commits_started=state.commits_started - {entry.checkpoint},
-                commits_done=state.commits_done - {entry.checkpoint},
                 completed=(*state.completed, entry),
                 restorable=state.restorable if entry.savepoint else (*state.restorable, entry),
                 before_start=None,
@@ -270,12 +273,16 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
         case CommitsStarted():
             state = structs.replace(
                 state,
-                commits_started=state.commits_started | {entry.checkpoint},
+                commits_started=state.commits_started | _committed_ids(state, entry),
                 restorable=_with_committed(state, entry),
                 before_start=None,
             )
         case CommitsDone():
-            state = structs.replace(state, commits_done=state.commits_done | {entry.checkpoint})
+            state = structs.replace(
+                state,
+                commits_done=state.commits_done | _committed_ids(state, entry),
+                committed_crc=_committed_crc(state, entry),
+            )
         case JobEnded():
             state = structs.replace(state, ended=entry, before_start=None)
     return structs.replace(state, tail=index)
@@ -308,10 +315,48 @@ def _without_newest_attempt(state: JournalState) -> JournalState:
 
 def _with_committed(state: JournalState, started: CommitsStarted) -> CompletedEntries:
     # A stop commits what its savepoint holds: restoring an older checkpoint would duplicate it.
-    found = state.find(started.checkpoint)
+    found = _own(state, started)
     if found is None or not found.savepoint or found.attempt != started.attempt:
         return state.restorable
     return (*_without(state.restorable, found.checkpoint), found)
+
+
+def _committed_ids(state: JournalState, commits: CommitsStarted | CommitsDone) -> set[int]:
+    found = _own(state, commits)
+    if found is None:
+        # A checkpoint that was discarded meanwhile, unless a snapshot of another job has its id.
+        return set() if state.find(commits.checkpoint) else {commits.checkpoint}
+    if isinstance(commits, CommitsStarted):
+        return {found.checkpoint}
+    # A checkpoint holds what earlier snapshots of its attempt hold, savepoints too.
+    return {
+        c.checkpoint
+        for c in state.completed
+        if c.attempt == found.attempt and c.checkpoint <= found.checkpoint
+    }
+
+
+def _committed_crc(state: JournalState, done: CommitsDone) -> int | None:
+    last = state.last_attempt
+    if _own(state, done) is not None or last is None or last.restored is not None:
+        return state.committed_crc
+    # Before anything else, the attempt has committed what it was started from.
+    return state.committed_crc if last.restored_crc is None else last.restored_crc
+
+
+def _own(
+    state: JournalState, commits: CommitsStarted | CommitsDone
+) -> CheckpointCompletedEntry | None:
+    """Return the job's own snapshot that commits are of, None if they are of another one.
+
+    An attempt that was started from a snapshot that is not the job's own commits what that holds,
+    under an id that an older snapshot of the job may have, too.
+    """
+    found, last = state.find(commits.checkpoint), state.last_attempt
+    if found is None or found.attempt == commits.attempt or last is None:
+        return found
+    is_restored = last.restored is not None and _is(found, last.restored, last.restored_path)
+    return found if is_restored else None
 
 
 def _is(completed: CheckpointCompletedEntry, checkpoint: int, path: str | None) -> bool:
@@ -325,13 +370,10 @@ def _without(completed: CompletedEntries, checkpoint: int) -> CompletedEntries:
 
 
 def _forget_commits(state: JournalState) -> JournalState:
-    # Checkpoints older than the oldest retained one do not matter; the sets stay small.
-    kept = [c.checkpoint for c in state.completed if not c.savepoint]
-    if not kept:
-        return state
-    oldest = min(kept)
+    # Those of discarded snapshots do not matter; the sets stay small.
+    known = frozenset(c.checkpoint for c in state.completed)
     return structs.replace(
         state,
-        commits_started=frozenset(n for n in state.commits_started if n >= oldest),
-        commits_done=frozenset(n for n in state.commits_done if n >= oldest),
+        commits_started=state.commits_started & known,
+        commits_done=state.commits_done & known,
     )

@@ -174,7 +174,7 @@ class AttemptStarter:
         start.timer.lap(RecoveryPhase.REDEPLOY)
         plan, snapshot = self._context.plan, None
         if candidate is not None:
-            plan, snapshot = self._match(self._read(candidate, start))
+            plan, snapshot = self._match(self._read(candidate, state, start))
         start.timer.lap(RecoveryPhase.LOAD_STATE)
         layout = self._layout(state, snapshot, start)
         try:
@@ -201,9 +201,9 @@ class AttemptStarter:
 
     # -- choosing a snapshot ----------------------------------------------------------------
 
-    def _read(self, candidate: RestoreCandidate, start: _Start) -> Snapshot:
+    def _read(self, candidate: RestoreCandidate, state: JournalState, start: _Start) -> Snapshot:
         with _detecting_damage():
-            snapshot = read_snapshot(self._dir, candidate)
+            snapshot = read_snapshot(self._dir, candidate, state.committed_crc)
             if not snapshot.is_own and not start.restarting:
                 # From here on the job ignores its own checkpoints: this one must be intact.
                 verify_snapshot(snapshot)
@@ -264,6 +264,7 @@ class AttemptStarter:
                 fresh=context.fresh and not start.restarting,
                 lineage=layout.lineage,
                 work_dirs=[str(context.work_dir), str(context.local_dir.resolve())],
+                restored_crc=None if snapshot is None else snapshot.crc,
             )
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)

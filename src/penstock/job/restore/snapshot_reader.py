@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.checkpoint.barriers.channel_state_files import verify_segment
+from penstock.checkpoint.storage.committed_marker import is_recorded_as_committed
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.metadata import (
     JOB_INSTANCE,
@@ -39,7 +40,9 @@ class Snapshot:
     is_own: bool
     """Whether its files belong to this job, which continues to use them."""
     is_committed: bool = False
-    """Whether the journal says that sinks have committed everything in it."""
+    """Whether it is recorded that sinks have committed everything in it."""
+    crc: int = 0
+    """The checksum of its metadata file."""
     in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
     """Its in-flight data, by the channels of the job that it goes back into."""
 
@@ -49,8 +52,12 @@ class Snapshot:
         return self.path.parent / "shared"
 
 
-def read_snapshot(job_dir: JobDir, candidate: RestoreCandidate) -> Snapshot:
+def read_snapshot(
+    job_dir: JobDir, candidate: RestoreCandidate, committed_crc: int | None = None
+) -> Snapshot:
     """Read the metadata of a snapshot.
+
+    `committed_crc` is that of a snapshot whose output this job has committed, see `JournalState`.
 
     Raises:
         NotASavepointError: the path that the user named is not a snapshot.
@@ -66,11 +73,13 @@ def read_snapshot(job_dir: JobDir, candidate: RestoreCandidate) -> Snapshot:
     except FileNotFoundError:
         raise CorruptMetadataError(str(file), "it is missing") from None
     metadata = decode_metadata(data, str(file))
-    if candidate.crc is not None and zlib.crc32(data) != candidate.crc:
+    crc = zlib.crc32(data)
+    if candidate.crc is not None and crc != candidate.crc:
         raise CorruptMetadataError(str(file), "it is not the file that the journal names")
-    return Snapshot(
-        metadata, path, is_own=candidate.checkpoint is not None, is_committed=candidate.commits_done
-    )
+    if candidate.checkpoint is not None:
+        return Snapshot(metadata, path, True, candidate.commits_done, crc)
+    is_committed = crc == committed_crc or is_recorded_as_committed(job_dir, path, metadata, crc)
+    return Snapshot(metadata, path, False, is_committed, crc)
 
 
 def is_of_this_job(job_dir: JobDir, snapshot: Snapshot) -> bool:

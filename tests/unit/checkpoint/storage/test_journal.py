@@ -466,6 +466,51 @@ def test_commits_of_another_jobs_snapshot_are_not_those_of_a_checkpoint_with_its
     assert state.commits_started == state.commits_done == set()
 
 
+def commits(n: int, attempt: str) -> list[JournalEntry]:
+    return [CommitsStarted(n, attempt, 1.0), CommitsDone(n, attempt, 1.0)]
+
+
+@pytest.mark.parametrize("restored", [None, 5])
+def test_commits_of_another_jobs_snapshot_are_not_those_of_an_older_savepoint_with_its_id(
+    restored: int | None,
+) -> None:
+    foreign = started("a2", restored, restored_path="/other/savepoint", restored_crc=42)
+    entries = [started(), completed(5, savepoint=True), foreign, *commits(5, "a2")]
+    state = journal_state(enumerate(entries, 1))
+    assert state.commits_started == state.commits_done == set()
+    assert state.restorable == ()
+    assert state.committed_crc == (42 if restored is None else None)
+
+
+def test_a_checkpoint_commits_the_output_of_earlier_savepoints_of_its_attempt_only() -> None:
+    entries: list[JournalEntry] = [
+        started(),
+        completed(1),
+        completed(2, savepoint=True),
+        started("a2", 1, restored_path="/jobs/j/chk-1"),
+        *commits(1, "a2"),
+        completed(3, "a2", savepoint=True),
+        completed(4, "a2"),
+        completed(5, "a2", savepoint=True),
+        *commits(4, "a2"),
+    ]
+    assert journal_state(enumerate(entries, 1)).commits_done == {1, 3, 4}
+
+
+def test_commits_of_a_job_with_abandoned_snapshots_do_not_accumulate() -> None:
+    entries: list[JournalEntry] = [
+        started(),
+        completed(1),
+        completed(2, savepoint=True),
+        started("a2", fresh=True),
+    ]
+    for n in range(3, 200):
+        entries += [completed(n, "a2"), *commits(n, "a2")]
+        entries += [CheckpointDiscarded(n - 1, "a2", 1.0)] if n > 3 else []
+    state = journal_state(enumerate(entries, 1))
+    assert state.commits_started == state.commits_done == {199}
+
+
 def test_an_ended_job_runs_again_with_a_new_attempt() -> None:
     end = JobEnded.of("a1", JobStatus.FINISHED, 1.0)
     assert journal_state(enumerate([started(), end], 1)).ended == end
