@@ -14,7 +14,7 @@ ROOT = Path(penstock.__file__).parent
 
 LAYERS: list[list[str]] = [
     # From bottom to top: a package may import its own layer and those above it in this list.
-    ["errors", "ids", "crash_points", "version"],
+    ["redaction", "errors", "ids", "crash_points", "version"],
     ["common"],
     ["types"],
     [

@@ -1,12 +1,14 @@
 """Keeps statistics of checkpoints, recoveries and failures for users to look at.
 
-Nothing depends on them: a lost or damaged record is left out. Only the newest records are kept.
+Nothing depends on them: a record that cannot be written or read is left out, and no caller gets an
+exception. Only the newest records are kept, and of long texts only the beginning and the end.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from contextlib import suppress
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Generic, TypeVar
@@ -16,6 +18,11 @@ import msgspec
 from penstock.checkpoint.event_log import CheckpointEventRecord
 from penstock.checkpoint.storage.file_storage import Storage
 from penstock.checkpoint.storage.metadata import ChannelStats, SubtaskStats
+from penstock.common.config.recovery_options import MAX_EXCEPTION_TEXT
+from penstock.common.text.tolerant_json import decode_json, encode_json
+from penstock.redaction import redact
+
+logger = logging.getLogger("penstock.checkpoint")
 
 DIRECTORY = "history"
 _KEPT = 100
@@ -88,7 +95,8 @@ class ExceptionRecord(msgspec.Struct, frozen=True):
 class History:
     """The records of one job; only its driver writes, from any of its threads.
 
-    `storage` is the job's directory. The limits say how many records of each kind are kept.
+    `storage` is the job's directory. The limits say how many records of each kind are kept, and how
+    many characters a text in them may have. Credentials in texts are hidden.
     """
 
     def __init__(
@@ -97,51 +105,87 @@ class History:
         checkpoints_kept: int = _KEPT,
         recoveries_kept: int = _KEPT,
         exceptions_kept: int = _KEPT,
+        longest_text: int = MAX_EXCEPTION_TEXT.default,
     ) -> None:
         self._storage = storage
         self._checkpoints_kept = checkpoints_kept
+        self._longest_text = longest_text
         self._recoveries = _Lines(storage, "recoveries.jsonl", Recovery, recoveries_kept)
         self._exceptions = _Lines(storage, "exceptions.jsonl", ExceptionRecord, exceptions_kept)
+        self._problem = ""
+        """Why the last record could not be written; logged when it changes."""
+        self.unreadable: set[str] = set()
+        """The files and lines that `checkpoints`, `recoveries` and `exceptions` left out."""
 
     def write(self, record: CheckpointStats) -> None:
-        """Write the statistics of a checkpoint, replacing those with the same id."""
-        self._storage.replace(_path(record.id), msgspec.json.encode(record))
-        paths = self._paths()
-        for path in paths[: max(0, len(paths) - self._checkpoints_kept)]:
-            self._storage.delete(path)
+        """Write the statistics of a checkpoint, replacing those with the same id; never raises."""
+        events = [msgspec.structs.replace(e, detail=self._text(e.detail)) for e in record.events]
+        failure = None if record.failure is None else self._text(record.failure)
+        shown = msgspec.structs.replace(record, failure=failure, events=events)
+        self._try(f"checkpoint {record.id}", lambda: self._write(shown))
 
     def checkpoints(self) -> list[CheckpointStats]:
-        """Return the statistics of checkpoints, newest last."""
-        found = (self._read(path) for path in self._paths())
+        """Return the statistics of checkpoints, newest last; never raises."""
+        try:
+            found = [self._read(path) for path in self._paths()]
+        except OSError:
+            self.unreadable.add(DIRECTORY)
+            return []
         return [record for record in found if record is not None]
 
     def checkpoint(self, checkpoint: int) -> CheckpointStats | None:
-        """Return the statistics of one checkpoint."""
+        """Return the statistics of one checkpoint; never raises."""
         return self._read(_path(checkpoint))
 
     def add_recovery(self, recovery: Recovery) -> None:
-        """Add a recovery."""
-        self._recoveries.add(recovery)
+        """Add a recovery; never raises."""
+        shown = msgspec.structs.replace(recovery, cause=self._text(recovery.cause))
+        self._try("the recovery", lambda: self._recoveries.add(shown))
 
     def recoveries(self) -> list[Recovery]:
-        """Return the recoveries, newest last."""
-        return self._recoveries.read()
+        """Return the recoveries, newest last; never raises."""
+        return self._recoveries.read(self.unreadable)
 
     def add_exception(self, record: ExceptionRecord) -> None:
-        """Add a failure."""
-        self._exceptions.add(record)
+        """Add a failure; never raises."""
+        message, traceback = self._text(record.message), self._text(record.traceback)
+        shown = msgspec.structs.replace(record, message=message, traceback=traceback)
+        self._try("the failure", lambda: self._exceptions.add(shown))
 
     def exceptions(self) -> list[ExceptionRecord]:
-        """Return the failures, newest last."""
-        return self._exceptions.read()
+        """Return the failures, newest last; never raises."""
+        return self._exceptions.read(self.unreadable)
+
+    def _text(self, text: str) -> str:
+        return shorten(redact(text), self._longest_text)
+
+    def _try(self, what: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except Exception as error:
+            if str(error) != self._problem:
+                logger.warning("The history of the job lacks %s: %s", what, error)
+            self._problem = str(error)
+        else:
+            self._problem = ""
+
+    def _write(self, record: CheckpointStats) -> None:
+        self._storage.replace(_path(record.id), encode_json(record))
+        paths = self._paths()
+        for path in paths[: max(0, len(paths) - self._checkpoints_kept)]:
+            self._storage.delete(path)
 
     def _paths(self) -> list[str]:
         return [p for p in self._storage.list(DIRECTORY) if PurePosixPath(p).suffix == ".json"]
 
     def _read(self, path: str) -> CheckpointStats | None:
-        with suppress(FileNotFoundError, msgspec.DecodeError):
-            return msgspec.json.decode(self._storage.read(path), type=CheckpointStats)
-        return None
+        try:
+            return decode_json(self._storage.read(path), CheckpointStats)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError):
+            self.unreadable.add(path)
+            return None
 
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
@@ -159,21 +203,36 @@ class _Lines(Generic[_Record]):
 
     def add(self, record: _Record) -> None:
         with self._lock:
-            records = [*self.read(), record]
+            records = [*self.read(set()), record]
             newest = records[max(0, len(records) - self._kept) :]
-            lines = b"".join(msgspec.json.encode(r) + b"\n" for r in newest)
+            lines = b"".join(encode_json(r) + b"\n" for r in newest)
             self._storage.replace(self._path, lines)
 
-    def read(self) -> list[_Record]:
+    def read(self, unreadable: set[str]) -> list[_Record]:
+        """Return the records that can be read; add the names of the others to `unreadable`."""
         try:
             lines = self._storage.read(self._path).splitlines()
         except FileNotFoundError:
             return []
+        except OSError:
+            unreadable.add(self._path)
+            return []
         found = []
-        for line in lines:
-            with suppress(msgspec.DecodeError):
-                found.append(msgspec.json.decode(line, type=self._kind))
+        for number, line in enumerate(lines, 1):
+            try:
+                found.append(decode_json(line, self._kind))
+            except msgspec.DecodeError:
+                unreadable.add(f"{self._path}, line {number}")
         return found
+
+
+def shorten(text: str, longest: int) -> str:
+    """Return a text without its middle if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    head, tail = text[: longest - longest // 2], text[len(text) - longest // 2 :]
+    note = f"{len(text) - longest:,} characters are cut: {MAX_EXCEPTION_TEXT.key} is {longest}"
+    return f"{head}\n… {note} …\n{tail}"
 
 
 def _path(checkpoint: int) -> str:

@@ -88,6 +88,7 @@ class CheckpointSettings:
     heartbeat_timeout_s: float
     job_id: str | None
     exception_history: int
+    max_exception_text: int
     checkpoint_history: int
 
 
@@ -132,6 +133,7 @@ def read_checkpoint_settings(
         heartbeat_timeout_s=seconds(recovery.HEARTBEAT_TIMEOUT),
         job_id=read(configuration, checkpoints.JOB_ID),
         exception_history=read(configuration, recovery.EXCEPTION_HISTORY),
+        max_exception_text=read(configuration, recovery.MAX_EXCEPTION_TEXT),
         checkpoint_history=read(configuration, checkpoints.CHECKPOINT_HISTORY),
     )
     for contradiction in _contradictions(settings):

@@ -35,6 +35,14 @@ def short_repr(value: object) -> ShortRepr:
     return ShortRepr(text)
 
 
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, also of one whose `__str__` raises."""
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"{type(error).__name__}, whose message raises {type(broken).__name__}"
+
+
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: `1 file`, `2 files`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

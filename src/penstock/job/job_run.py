@@ -19,6 +19,7 @@ from penstock.checkpoint.history import ExceptionRecord
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, reach
+from penstock.errors.base import message_of
 from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
 from penstock.job.context import JobContext
@@ -204,7 +205,8 @@ class JobRun:
         detected = time.time()
         self._close_attempt()
         while True:
-            self._record_exception(failure)
+            reason = message_of(failure)
+            self._record_exception(failure, reason)
             now = time.time()
             decision = decide_restart(
                 self._context.restart,
@@ -226,14 +228,14 @@ class JobRun:
                 restart_at = now + decision.seconds
                 self._restarts.append(Restart(now, restart_at, fingerprint_of(failure)))
             logger.warning(
-                "Job %r failed and restarts in %.1f s: %s", self._name, decision.seconds, failure
+                "Job %r failed and restarts in %.1f s: %s", self._name, decision.seconds, reason
             )
             self._status = JobStatus.RESTARTING
             if self._end_requested.wait(decision.seconds):
                 self._finish_after(failure)
                 return False
             try:
-                self._start_attempt(str(failure), max(0.0, now - detected), restarting=True)
+                self._start_attempt(reason, max(0.0, now - detected), restarting=True)
             except BaseException as error:
                 failure = error
             else:
@@ -279,18 +281,15 @@ class JobRun:
                 logger.warning("The end of job %r cannot be recorded: %s", self._name, error)
         self._status = JobStatus.FAILED
 
-    def _record_exception(self, failure: BaseException) -> None:
+    def _record_exception(self, failure: BaseException, message: str) -> None:
         record = ExceptionRecord(
             time=time.time(),
             attempt=self._store.journal.attempt or "",
             step=failure.step if isinstance(failure, errors.UserFunctionError) else None,
-            message=str(failure),
+            message=message,
             traceback="".join(traceback.format_exception(failure)),
         )
-        try:
-            self._store.history.add_exception(record)
-        except OSError as error:
-            logger.warning("The failure cannot be added to the history: %s", error)
+        self._store.history.add_exception(record)
 
     def _close_attempt(self) -> None:
         running, self._running = self._running, None

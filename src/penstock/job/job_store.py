@@ -30,6 +30,7 @@ class JobStore:
             self._dir.storage,
             checkpoints_kept=max(context.checkpoints.checkpoint_history, 100),
             exceptions_kept=context.checkpoints.exception_history,
+            longest_text=context.checkpoints.max_exception_text,
         )
         self.journal = Journal(self._dir.storage, self._dir.key)
         self.retained = RetainedSnapshots(self._dir, self.journal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -30,6 +31,7 @@ from penstock.job.settings import JobSettings, read_settings
 from penstock.job.submitter import Submitter
 from penstock.recovery.restart_strategy import read_restart_strategy
 from penstock.recovery.supervisor import supervised_since
+from penstock.redaction import redact_arguments
 from penstock.state.local_dir import HostDir
 from penstock.task.layout import AttemptLayout
 from penstock.task.stage_task import StageTask, dump_task
@@ -41,6 +43,9 @@ MakeSubmitter = Callable[[tuple[PipelinedRegion, ...], str, dict[StageId, bytes]
 
 ResolveTransport = Callable[[Transport | None], Transport]
 """Chooses the transport between stages, given that of the configuration, None for automatic."""
+
+_OWNER_ONLY = 0o700
+_OTHERS = 0o077
 
 _launched: weakref.WeakValueDictionary[Path, LaunchedJob] = weakref.WeakValueDictionary()
 """The jobs of this process by directory: the lease only excludes other processes.
@@ -118,7 +123,7 @@ def launch(
         work_dir=work_dir,
         local_dir=local_dir,
         fresh=_is_fresh(configuration, job_dir),
-        program=JobFacts(plan.job_name, time.time(), sys.argv[0] or None, sys.argv[1:]),
+        program=_program(plan),
         regions=regions,
         make_submitter=submitter,
         clock=clock,
@@ -156,9 +161,19 @@ def _is_fresh(configuration: Configuration, job_dir: JobDir) -> bool:
     return not any(attempt.fresh and attempt.time >= since for attempt in attempts)
 
 
+def _program(plan: Plan) -> JobFacts:
+    return JobFacts(plan.job_name, time.time(), sys.argv[0] or None, redact_arguments(sys.argv[1:]))
+
+
 def _make(directory: Path) -> None:
+    """Create a directory that only its owner may enter, or let only its owner enter it."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+        facts = directory.stat()
+        # Not that of another user, who may have reasons, and lets this user use it.
+        if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
+            with contextlib.suppress(PermissionError, NotImplementedError):
+                directory.chmod(_OWNER_ONLY)
     except OSError as error:
         raise UnwritablePathError(str(directory), error.strerror or str(error)) from error
 

@@ -25,32 +25,54 @@ class RequestServer:
     def __init__(self, control: control.Control, job: JobRun) -> None:
         self._control = control
         self._job = job
-        self._seen: set[str] = set()
+        self._served: set[str] = set()
+        """Requests that are being served: their answer may take as long as a savepoint."""
+        self._problem = ""
+        """Why requests could not be read the last time; logged when it changes."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
 
     def start(self) -> None:
         """Start polling; requests that a dead driver left open are rejected first."""
-        self._control.reject_abandoned()
+        try:
+            self._control.reject_abandoned()
+        except OSError as error:
+            logger.warning("Requests that an older driver left open cannot be read: %s", error)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop polling, and reject what is still open."""
+        """Stop polling, and reject what is still open; never raises."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        for request, _ in self._control.pending():
+        for request, _ in self._pending() or ():
             self._reply(request, control.Answer(False, "the job ended before it did so"))
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_S):
-            try:
-                for id_, request in self._control.pending():
-                    if id_ not in self._seen:
-                        self._seen.add(id_)
-                        self._serve(id_, request)
-            except OSError as error:
+            self._serve_new()
+
+    def _serve_new(self) -> None:
+        pending = self._pending()
+        if pending is None:
+            return
+        self._served.intersection_update(id_ for id_, _ in pending)
+        for id_, request in pending:
+            if id_ not in self._served:
+                self._served.add(id_)
+                self._serve(id_, request)
+
+    def _pending(self) -> list[tuple[control.RequestId, control.Request]] | None:
+        """Return the open requests; None if they cannot be read now."""
+        try:
+            pending = self._control.pending()
+        except Exception as error:
+            if str(error) != self._problem:
                 logger.warning("Requests to this job cannot be read: %s", error)
+            self._problem = str(error)
+            return None
+        self._problem = ""
+        return pending
 
     def _serve(self, id_: control.RequestId, request: control.Request) -> None:
         job = self._job
@@ -73,7 +95,9 @@ class RequestServer:
                     done = job.trigger_savepoint(path)
                 case control.Stop(drain, path):
                     done = job.stop_with_savepoint(path, drain=drain)
-        except PenstockError as error:
+        except Exception as error:
+            if not isinstance(error, PenstockError):
+                logger.warning("Request %s to this job failed", request, exc_info=True)
             self._reply(id_, control.Answer(False, str(error)))
             return
         done.add_done_callback(lambda result: self._reply(id_, _answer(result)))

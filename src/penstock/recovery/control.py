@@ -3,25 +3,38 @@
 A request is one file, its answer another one with the same id, created only if absent: so every
 request has at most one answer. A driver that dies leaves its requests open, and the next driver
 rejects them.
+
+Any user of the job may write into the directory. A file that is no request is answered and moved
+away, and does not affect other requests.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
-from pathlib import PurePosixPath
+from contextlib import suppress
 
 import msgspec
 
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.metric_values import MetricInfo
+from penstock.common.text.tolerant_json import decode_json, encode_json
+from penstock.recovery.control_files import ControlFiles, UnusableFileError
+
+logger = logging.getLogger("penstock.recovery")
 
 RequestId = str
 _REQUEST = ".request.json"
 _ANSWER = ".answer.json"
 _ANSWERS_KEPT_S = 3600.0
+_ANSWERS_KEPT = 1000
+_LONGEST_REQUEST = 1 << 20
+_LONGEST_ANSWER = 256 << 20
 
 
 class Savepoint(msgspec.Struct, frozen=True, tag=True):
@@ -77,56 +90,63 @@ class _AnswerFile(msgspec.Struct, frozen=True):
 
 
 class Control:
-    """The requests to one job, for clients and for the driver."""
+    """The requests to one job, for clients and for the driver; any thread may call."""
 
     def __init__(self, job_dir: JobDir, clock: Callable[[], float] = time.time) -> None:
         self._storage = job_dir.storage
         self._directory = job_dir.control.name
+        self._files = ControlFiles(job_dir.control)
         self._clock = clock
+        self._answers: deque[tuple[float, RequestId]] | None = None
+        """The answers that exist and when they were found or written; None before the first."""
+        self._answers_lock = threading.Lock()
 
     def submit(self, request: Request) -> RequestId:
         """Write a request for the driver."""
         now = self._clock()
         # Ids sort by time, so that requests are handled in the order they were made.
         id_ = f"{int(now * 1_000_000):020d}-{uuid.uuid4().hex[:8]}"
-        data = msgspec.json.encode(_RequestFile(request, now))
-        self._storage.create(self._path(id_, _REQUEST), data)
+        self._storage.create(self._path(id_, _REQUEST), encode_json(_RequestFile(request, now)))
         return id_
 
     def answer(self, request: RequestId) -> Answer | None:
         """Return the answer to a request, None if there is none yet."""
         try:
-            data = self._storage.read(self._path(request, _ANSWER))
+            data = self._files.read(f"{request}{_ANSWER}", _LONGEST_ANSWER)
+            return decode_json(data, _AnswerFile).answer
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(data, type=_AnswerFile).answer
+        except (UnusableFileError, msgspec.DecodeError) as error:
+            message = f"the driver has answered, but the answer cannot be read: {error}"
+            return Answer(False, message)
 
     def pending(self) -> list[tuple[RequestId, Request]]:
         """Return the requests without an answer, oldest first; called by the driver.
 
-        Requests that this driver cannot read are answered at once.
+        Requests that this driver cannot read are answered at once, and moved away.
         """
         found = []
         for id_ in self._unanswered():
             try:
-                data = self._storage.read(self._path(id_, _REQUEST))
-                found.append((id_, msgspec.json.decode(data, type=_RequestFile).request))
-            except msgspec.DecodeError as error:
-                self.reply(id_, Answer(False, f"this driver cannot read the request: {error}"))
+                data = self._files.read(f"{id_}{_REQUEST}", _LONGEST_REQUEST)
+                found.append((id_, decode_json(data, _RequestFile).request))
             except FileNotFoundError:
                 continue
+            except (UnusableFileError, msgspec.DecodeError) as error:
+                self._reject_unusable(id_, str(error))
         return found
 
     def reply(self, request: RequestId, answer: Answer) -> bool:
         """Answer a request; False, and nothing changes, if it has an answer already."""
-        answered = _AnswerFile(answer, self._clock())
+        data = encode_json(_AnswerFile(answer, self._clock()))
         try:
-            self._storage.create(self._path(request, _ANSWER), msgspec.json.encode(answered))
+            self._storage.create(self._path(request, _ANSWER), data)
             is_first = True
         except FileExistsError:
             is_first = False
         self._storage.delete(self._path(request, _REQUEST))
-        self._delete_old_answers()
+        if is_first:
+            self._delete_old_answers(request)
         return is_first
 
     def reject_abandoned(self) -> list[RequestId]:
@@ -140,32 +160,48 @@ class Control:
                 "the driver died before it answered this; the request may have been carried "
                 "out or not: look at the job's checkpoints, then ask again"
             )
-            self.reply(id_, Answer(False, message))
+            self._reply_if_possible(id_, Answer(False, message))
         return left
 
     def _unanswered(self) -> list[RequestId]:
         answered = set(self._ids(_ANSWER))
         return [id_ for id_ in self._ids(_REQUEST) if id_ not in answered]
 
-    def _delete_old_answers(self) -> None:
-        oldest = self._clock() - _ANSWERS_KEPT_S
-        for id_ in self._ids(_ANSWER):
-            path = self._path(id_, _ANSWER)
-            try:
-                answer = msgspec.json.decode(self._storage.read(path), type=_AnswerFile)
-                is_old = answer.time < oldest
-            except FileNotFoundError:
-                continue
-            except msgspec.DecodeError:
-                is_old = True
-            if is_old:
+    def _reject_unusable(self, id_: RequestId, reason: str) -> None:
+        # First of all it is moved away: whatever happens next, it is never looked at again.
+        self._files.quarantine(f"{id_}{_REQUEST}")
+        logger.warning(
+            "A request to the driver cannot be read and is ignored: %r in %s: %s",
+            f"{id_}{_REQUEST}",
+            self._storage.location(self._directory),
+            reason,
+        )
+        message = f"this driver cannot read the request: {reason}"
+        self._reply_if_possible(id_, Answer(False, message))
+
+    def _reply_if_possible(self, id_: RequestId, answer: Answer) -> None:
+        try:
+            self.reply(id_, answer)
+        except OSError as error:
+            logger.warning("Request %r to the driver cannot be answered: %s", id_, error)
+
+    def _delete_old_answers(self, newest: RequestId) -> None:
+        """Delete answers after an hour, and all but the newest of many."""
+        with self._answers_lock:
+            now = self._clock()
+            if self._answers is None:
+                # Answers of older drivers: nobody knows how long they have been there.
+                self._answers = deque((now, id_) for id_ in self._ids(_ANSWER) if id_ != newest)
+            self._answers.append((now, newest))
+            while self._answers[0][0] < now - _ANSWERS_KEPT_S or len(self._answers) > _ANSWERS_KEPT:
+                _, id_ = self._answers.popleft()
                 # The answer last: without it the request would be open again.
-                self._storage.delete(self._path(id_, _REQUEST))
-                self._storage.delete(path)
+                with suppress(OSError):
+                    self._storage.delete(self._path(id_, _REQUEST))
+                    self._storage.delete(self._path(id_, _ANSWER))
 
     def _ids(self, suffix: str) -> list[RequestId]:
-        names = (PurePosixPath(path).name for path in self._storage.list(self._directory))
-        return [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+        return [name.removesuffix(suffix) for name in self._files.names(suffix)]
 
     def _path(self, request: RequestId, suffix: str) -> str:
         return f"{self._directory}/{request}{suffix}"

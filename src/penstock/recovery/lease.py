@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.common.text.tolerant_json import decode_json
 from penstock.errors import JobAlreadyRunningError
 from penstock.ids import attempt_number
 
@@ -44,6 +45,11 @@ class Owner(msgspec.Struct, frozen=True):
     def attempt_number(self) -> int:
         """The number of the attempt: of two drivers the one with the higher number owns the job."""
         return attempt_number(self.attempt) or 0
+
+    def is_same_process(self, other: Owner) -> bool:
+        """Whether the same process wrote both leases."""
+        mine = self.host, self.machine, self.pid, self.started
+        return mine == (other.host, other.machine, other.pid, other.started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +87,8 @@ DriverStatus = Free | Dead | Silent | Alive
 def read_owner(job_dir: JobDir) -> Owner | None:
     """Return the driver that wrote the lease last; None if it was released or is unreadable."""
     try:
-        return msgspec.json.decode(job_dir.driver.read_bytes(), type=Owner)
-    except (FileNotFoundError, msgspec.DecodeError):
+        return decode_json(job_dir.driver.read_bytes(), Owner)
+    except (OSError, msgspec.DecodeError):
         return None
 
 
@@ -183,11 +189,16 @@ class Lease:
                 logger.warning("cannot renew the lease of job %s: %s", self._job_dir.key, error)
 
     def _is_newer(self, owner: Owner) -> bool:
-        return owner.attempt_number > (attempt_number(self._attempt) or 0)
+        # A lease of this process with another attempt is damaged, and is written again.
+        is_own = owner.is_same_process(self._owner())
+        return not is_own and owner.attempt_number > (attempt_number(self._attempt) or 0)
 
     def _write(self) -> None:
+        self._job_dir.storage.replace(self._job_dir.driver.name, msgspec.json.encode(self._owner()))
+
+    def _owner(self) -> Owner:
         pid = os.getpid()
-        me = Owner(
+        return Owner(
             host=socket.gethostname(),
             machine=machine_id(),
             pid=pid,
@@ -195,7 +206,6 @@ class Lease:
             attempt=self._attempt,
             beat=self._clock(),
         )
-        self._job_dir.storage.replace(self._job_dir.driver.name, msgspec.json.encode(me))
 
 
 def process_start_time(pid: int) -> int | None:

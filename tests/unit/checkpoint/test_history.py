@@ -167,3 +167,103 @@ def test_threads_lose_no_exception(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(e.time for e in history.exceptions()) == [float(n) for n in range(8)]
+
+
+# -- nothing affects the job --------------------------------------------------------------------
+
+
+def test_a_text_that_is_not_unicode_is_stored_escaped(history: History) -> None:
+    history.add_exception(ExceptionRecord(1.0, "a1", "caf\udce9", "\ud800", "\udfff"))
+    (found,) = history.exceptions()
+    assert (found.step, found.message, found.traceback) == ("caf\\udce9", "\\ud800", "\\udfff")
+
+
+def test_a_long_text_is_cut_in_the_middle_and_says_so(tmp_path: Path) -> None:
+    history = History(LocalStorage(tmp_path), longest_text=1000)
+    long = "begin" + "x" * 1_000_000 + "end"
+    history.add_exception(ExceptionRecord(1.0, "a1", None, long, long))
+    history.add_recovery(Recovery("a2", 1, long, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0))
+    events = [CheckpointEventRecord(1.0, CheckpointEvent.ABORTED, None, long)]
+    history.write(
+        CheckpointStats(
+            1, "periodic", CheckpointStatus.FAILED, "a1", 1.0, failure=long, events=events
+        )
+    )
+    (exception,), (restored,) = history.exceptions(), history.recoveries()
+    (checkpoint,) = history.checkpoints()
+    for text in (
+        exception.message,
+        exception.traceback,
+        restored.cause,
+        checkpoint.failure,
+        checkpoint.events[0].detail,
+    ):
+        assert text is not None
+        assert len(text) < 1200
+        assert text.startswith("beginx")
+        assert text.endswith("xend")
+        assert "999,008 characters are cut: penstock.history.max-exception-text is 1000" in text
+    assert sum(path.stat().st_size for path in (tmp_path / "history").iterdir()) < 10_000
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+def test_a_text_may_be_cut_to_a_few_characters(tmp_path: Path, longest: int) -> None:
+    history = History(LocalStorage(tmp_path), longest_text=longest)
+    history.add_exception(ExceptionRecord(1.0, "a1", None, "#" * 100, ""))
+    (found,) = history.exceptions()
+    assert found.message.count("#") == longest
+
+
+def test_credentials_are_not_stored(history: History) -> None:
+    text = "cannot connect to postgresql://me:s3cret@db/shop with token=s3cret"
+    history.add_exception(ExceptionRecord(1.0, "a1", None, text, text))
+    history.add_recovery(Recovery("a2", 1, text, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0))
+    history.write(CheckpointStats(1, "periodic", CheckpointStatus.FAILED, "a1", 1.0, failure=text))
+    stored = (history.exceptions(), history.recoveries(), history.checkpoints())
+    assert "s3cret" not in repr(stored)
+    assert "postgresql://me:***@db/shop" in repr(stored)
+
+
+def test_what_cannot_be_written_is_logged_once_and_never_raised(
+    history: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LocalStorage, "replace", fail)
+    for n in range(5):
+        history.write(record(n))
+        history.add_exception(failure(n))
+        history.add_recovery(recovery(n))
+    assert caplog.messages == [
+        "The history of the job lacks checkpoint 0: [Errno 28] No space left on device"
+    ]
+
+
+def test_every_byte_may_be_damaged(tmp_path: Path) -> None:
+    history = History(LocalStorage(tmp_path))
+    history.write(record(1))
+    history.add_exception(failure(1))
+    history.add_recovery(recovery(1))
+    for path in sorted((tmp_path / "history").iterdir()):
+        whole = path.read_bytes()
+        for at in range(len(whole)):
+            for bit in (0x01, 0x80):
+                path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+                history.checkpoints(), history.exceptions(), history.recoveries()
+        path.write_bytes(whole)
+    assert history.unreadable
+    assert history.checkpoints() == [record(1)]
+
+
+def test_what_was_left_out_is_named(history: History, tmp_path: Path) -> None:
+    history.write(record(1))
+    history.add_exception(failure(1))
+    (tmp_path / "history" / "000000000001.json").write_bytes(b'{"id":1,"kind":"\xff"}')
+    with (tmp_path / "history" / "exceptions.jsonl").open("ab") as file:
+        file.write(b"[" * 100_000)
+    assert history.exceptions() == [failure(1)]
+    assert history.checkpoints() == []
+    assert history.unreadable == {
+        "history/000000000001.json", "history/exceptions.jsonl, line 2",
+    }  # fmt: skip

@@ -62,3 +62,52 @@ def test_a_work_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None
     (tmp_path / "work").write_text("in the way")
     with pytest.raises(UnwritablePathError, match="work"):
         working_in(tmp_path).run()
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_only_the_owner_may_enter_a_job_directory(tmp_path: Path) -> None:
+    program = working_in(tmp_path)
+    program.script = idle_after(5)
+    job = program.launch()
+    (work,) = (tmp_path / "work").iterdir()
+    assert (mode(program.dir.path), mode(work)) == (0o700, 0o700)
+    job.cancel()
+    assert job.wait_for_end(20)
+
+
+def test_a_start_tightens_the_mode_of_its_own_job_directory(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.run()
+    program.dir.path.chmod(0o777)
+    other = tmp_path / "checkpoints" / "other"
+    other.mkdir(mode=0o755)
+    program.run()
+    assert mode(program.dir.path) == 0o700
+    assert mode(other) == 0o755
+
+
+def test_a_job_directory_of_another_user_is_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(tmp_path)
+    program.run()
+    program.dir.path.chmod(0o770)
+    monkeypatch.setattr("penstock.job.launch.os.geteuid", lambda: 12345)
+    program.run()
+    assert mode(program.dir.path) == 0o770
+
+
+def test_the_arguments_in_job_json_have_no_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--password", "s3cret", "--db=postgresql://me:s3cret@db", "-Dsasl.password=s3cret"]
+    monkeypatch.setattr("sys.argv", ["job.py", "--day", "monday", *given])
+    program = Program(tmp_path)
+    program.run()
+    facts = program.dir.read_facts()
+    assert facts is not None
+    assert facts.args[:4] == ["--day", "monday", "--password", "***"]
+    assert "s3cret" not in program.dir.job.read_text()

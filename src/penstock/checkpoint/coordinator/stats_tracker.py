@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable
 
@@ -14,13 +13,11 @@ from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, Histo
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.ids import AttemptId, CheckpointId
 
-logger = logging.getLogger("penstock.checkpoint")
-
 _LONG_S = 1.0
 
 
 class CheckpointStatsTracker:
-    """Records the checkpoints of one attempt in the history; a failed write is only logged."""
+    """Records the checkpoints of one attempt in the history."""
 
     def __init__(
         self, history: History, attempt: AttemptId, clock: Callable[[], float] = time.time
@@ -90,7 +87,4 @@ class CheckpointStatsTracker:
             blocked_bytes=sum(s.blocked_bytes for s in stats),
             in_flight_bytes=sum(s.in_flight_bytes for s in stats),
         )
-        try:
-            self._history.write(record)
-        except OSError as error:
-            logger.warning("statistics of checkpoint %d cannot be written: %s", pending.id, error)
+        self._history.write(record)

@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.errors import AmbiguousJobError, InvalidJobError, UnknownJobError
 from penstock.ids import CheckpointId, JobKey
 
@@ -159,12 +160,12 @@ class JobDir:
 
     def write_facts(self, facts: JobFacts) -> None:
         """Write what the job is, replacing what was written before."""
-        self.storage.replace(_JOB, msgspec.json.format(msgspec.json.encode(facts)))
+        self.storage.replace(_JOB, msgspec.json.format(encode_json(facts)))
 
     def read_facts(self) -> JobFacts | None:
         """Return what the job is, None if that is missing or cannot be read."""
-        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
-            return msgspec.json.decode(self.storage.read(_JOB), type=JobFacts)
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            return decode_json(self.storage.read(_JOB), JobFacts)
         return None
 
 

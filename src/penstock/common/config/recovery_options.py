@@ -127,3 +127,10 @@ EXCEPTION_HISTORY = ConfigOption(
     16,
     "Number of failures of a job that are kept.",
 )
+MAX_EXCEPTION_TEXT = ConfigOption(
+    "penstock.history.max-exception-text",
+    POSITIVE_INTEGER,
+    32_768,
+    "Characters of an exception message or traceback in the history; the middle of a longer one is "
+    "cut.",
+)

@@ -337,10 +337,7 @@ class AttemptStarter:
         checkpoint = None if snapshot is None else snapshot.metadata.checkpoint
         cause = start.cause or "started from a snapshot"
         recovery = start.timer.recovery(attempt, checkpoint, cause)
-        try:
-            self._store.history.add_recovery(recovery)
-        except OSError as error:
-            logger.warning("The recovery cannot be added to the history: %s", error)
+        self._store.history.add_recovery(recovery)
         logger.warning(
             "Job %r resumes from %s: detect %.2f s, redeploy %.2f s, load state %.2f s, "
             "reset sources %.2f s, reset sinks %.2f s",

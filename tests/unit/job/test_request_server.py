@@ -1,0 +1,145 @@
+"""The server of requests: it ends whatever it finds, and remembers only what it is serving."""
+
+import logging
+import os
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.ids import JobKey
+from penstock.job.job_run import JobRun
+from penstock.job.request_server import RequestServer
+from penstock.recovery.control import Cancel, Checkpoint, Control, Metrics, Savepoint
+
+
+class FakeJob:
+    """Counts what is requested of it; savepoints stay pending."""
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+        self.savepoints: list[Future[Any]] = []
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def trigger_savepoint(self, path: str | None) -> Future[Any]:
+        self.savepoints.append(Future())
+        return self.savepoints[-1]
+
+    def trigger_checkpoint(self) -> Future[Any]:
+        message = "no such thing"
+        raise ZeroDivisionError(message)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobDir:
+    job = JobDir(tmp_path, JobKey("count"))
+    job.control.mkdir(parents=True)
+    return job
+
+
+def server_of(job: JobDir, fake: FakeJob) -> RequestServer:
+    return RequestServer(Control(job), cast(JobRun, fake))
+
+
+def bad_files(job: JobDir) -> None:
+    (job.control / "1-utf8.request.json").write_bytes(b'{"request":{"type":"\xff"},"time":1.0}')
+    (job.control / "2-deep.request.json").write_bytes(b"[" * 200_000)
+    (job.control / "3-loop.request.json").symlink_to(job.control / "3-loop.request.json")
+    os.mkfifo(job.control / "4-pipe.request.json")
+
+
+@pytest.mark.parametrize("when", ["before the start", "while it runs", "at the end"])
+def test_bad_files_neither_stop_the_server_nor_keep_it_from_ending(
+    job: JobDir, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.job.request_server._POLL_S", 0.001)
+    fake = FakeJob()
+    server = server_of(job, fake)
+    if when == "before the start":
+        bad_files(job)
+    server.start()
+    if when == "while it runs":
+        bad_files(job)
+    client = Control(job)
+    client.submit(Cancel())
+    assert fake.cancelled.wait(10)
+    if when == "at the end":
+        bad_files(job)
+    server.close()
+    assert client.pending() == []
+
+
+def test_a_request_that_fails_in_any_way_is_answered_and_the_next_one_is_served(
+    job: JobDir,
+) -> None:
+    fake = FakeJob()
+    server = server_of(job, fake)
+    client = Control(job)
+    failing, next_ = client.submit(Checkpoint()), client.submit(Cancel())
+    server._serve_new()
+    answers = [client.answer(failing), client.answer(next_)]
+    assert [a is not None and (a.ok, a.message) for a in answers] == [
+        (False, "no such thing"),
+        (True, "the job is being cancelled"),
+    ]
+
+
+def test_a_directory_that_cannot_be_listed_is_logged_once_and_ends_nothing(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = FakeJob()
+    server = server_of(job, fake)
+    Control(job).submit(Savepoint())
+    server._serve_new()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with caplog.at_level(logging.WARNING), monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", refuse)
+        for _ in range(5):
+            server._serve_new()
+        server.close()
+    assert [r.getMessage() for r in caplog.records] == [
+        "Requests to this job cannot be read: [Errno 13] Permission denied"
+    ]
+    server._serve_new()
+    assert len(fake.savepoints) == 1, "a savepoint that is being written was requested again"
+
+
+def test_a_request_is_served_once_however_long_it_takes(job: JobDir) -> None:
+    fake = FakeJob()
+    server = server_of(job, fake)
+    client = Control(job)
+    asked = client.submit(Savepoint())
+    for _ in range(3):
+        server._serve_new()
+    assert len(fake.savepoints) == 1
+    assert client.answer(asked) is None
+    fake.savepoints[0].set_exception(RuntimeError("disk \udc80 full"))
+    answer = client.answer(asked)
+    assert answer is not None
+    assert answer.message == "disk \\udc80 full"
+
+
+def test_requests_that_were_answered_are_forgotten(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalStorage, "create", lambda s, path, data: s._at(path).write_bytes(data))
+    fake = FakeJob()
+    fake.statistics = type("NoMetrics", (), {"infos": lambda _: []})()  # type: ignore[attr-defined]
+    server = server_of(job, fake)
+    client = Control(job)
+    for _ in range(30):
+        for _ in range(10):
+            client.submit(Metrics())
+        server._serve_new()
+        assert len(server._served) <= 10
+    server._serve_new()
+    assert server._served == set()
