@@ -37,6 +37,7 @@ from penstock.connectors.acknowledging import acknowledgement_mark, received_log
 from penstock.connectors.acknowledging import source as acknowledging_source
 from penstock.connectors.contracts import snapshot_files
 from penstock.connectors.files import committer as file_committer
+from penstock.connectors.files import rolling_policy
 from penstock.connectors.files import writer as file_writer
 from penstock.connectors.kafka import partitions
 from penstock.connectors.kafka.sink import commit_marker
@@ -214,11 +215,14 @@ ARRAYS: list[tuple[Any, list[Any]]] = [
     (segment.Slice(1, 2, 3, 4), [1, 2, 3, 4]),
     (segment.Segment("name", 5, [[segment.Slice(1, 2, 3, 4)]]), ["name", 5, [[[1, 2, 3, 4]]]]),
     (
-        file_committer.PendingPart("pending", "final", 5, ["piece"], ["held"]),
-        ["pending", "pending", "final", 5, ["piece"], ["held"]],
+        file_committer.PendingPart("pending", "final", 5, ["piece"], ["held"], 6),
+        ["pending", "pending", "final", 5, ["piece"], ["held"], 6],
     ),
-    (file_committer.UnrolledPieces(1, "bucket", []), ["unrolled", 1, "bucket", []]),
-    (file_writer.StagedPart("bucket", "path", 5), ["bucket", "path", 5]),
+    (
+        file_committer.UnrolledPieces(1, "bucket", [rolling_policy.Piece("path", 5, 1.5, 6)]),
+        ["unrolled", 1, "bucket", [["path", 5, 1.5, 6]]],
+    ),
+    (file_writer.StagedPart("bucket", "path", 5, 6), ["bucket", "path", 5, 6]),
     (CONTEXT, ["job", "step", "a1", 2, 3, 4, "token"]),
     (transaction_register.Entry(CONTEXT, None), [["job", "step", "a1", 2, 3, 4, "token"], None]),
     (

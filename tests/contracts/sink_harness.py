@@ -251,6 +251,7 @@ class Attempt:
         *,
         job: str = "job",
         job_instance: str | None = None,
+        job_id: str | None = None,
         checkpointed: bool = True,
     ) -> None:
         # A server stores data of each job, and tests share it.
@@ -260,7 +261,7 @@ class Attempt:
         )
         self._case = case
         self._name = name
-        self._job = f"{job}-{job_instance}"
+        self._job = job_id or f"{job}-{job_instance}"
         self._birth = job_instance
         self._staging_dir = directory / f"staging-{job}" / "step"
         self._work_dir = directory / "work" / job / "step"
@@ -293,6 +294,7 @@ class Attempt:
                 job=self._job,
                 attempt=self._name,
                 work_dir=self._work_dir,
+                job_instance=self._birth,
             )
         )
 

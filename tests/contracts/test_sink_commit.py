@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -143,6 +144,39 @@ def test_what_two_jobs_restored_is_committed_once(case: Case, tmp_path: Path) ->
     assert report.already_committed == len(savepoint.committables)
     other.commit([*savepoint.committables, *other.snapshot(1).committables])
     assert sorted(case.shown()) == ["a", "b", "of the original", "of the other"]
+
+
+def test_two_jobs_of_one_id_do_not_meet(case: Case, tmp_path: Path) -> None:
+    """They differ in their checkpoint directories only, and write to the same place."""
+    instances = {"one": hashed(tmp_path / "one"), "two": hashed(tmp_path / "two")}
+    job_id = f"job-{hashed(tmp_path)}"
+
+    def started(directory: str, name: str) -> Attempt:
+        place, instance = tmp_path / directory, instances[directory]
+        return Attempt(case, place, name, job_id=job_id, job_instance=instance)
+
+    one = started("one", "a1")
+    one.publish([LARGE + "1"], ["b1"])
+    pending = one.snapshot()
+    one.publish(["c1"], ["d1"])
+    two = started("two", "a1")
+    two.sweep([])
+    two.publish([LARGE + "2"], ["b2"])
+    two.publish(["c2"], ["d2"])
+    two.commit(two.snapshot().committables)
+    two.sweep([])
+    later = one.snapshot(2)
+    one.commit([*pending.committables, *later.committables])
+    again = started("one", "a2")
+    again.commit(later.committables)
+    again.sweep([])
+    expected = {f"{text}{job}" for text in (LARGE, "b", "c", "d") for job in (1, 2)}
+    assert sorted(case.shown()) == sorted(expected)
+    assert case.leftovers() == []
+
+
+def hashed(directory: Path) -> str:
+    return hashlib.blake2b(str(directory).encode(), digest_size=6).hexdigest()
 
 
 def test_discarding_spares_what_is_kept_and_what_came_since(case: Case, tmp_path: Path) -> None:

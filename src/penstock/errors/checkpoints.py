@@ -54,6 +54,18 @@ class CorruptMetadataError(PenstockError):
     )
 
 
+class UnsafeNameError(PenstockError):
+    """A snapshot names a file outside of the directory where its files are."""
+
+    name: str
+    root: str
+    template = (
+        "the snapshot names {name!r}, which is not inside {root}; nothing outside is touched: if "
+        "the path of a sink was changed, restore with the old path; otherwise the snapshot is "
+        "damaged or forged, restore another one"
+    )
+
+
 class NotASavepointError(PenstockError):
     """A path that should be a savepoint is not one."""
 

@@ -53,6 +53,18 @@ class UnwritablePathError(ConnectorError):
     template = "cannot write below {path!r}: {reason}"
 
 
+class InvalidBucketError(ConnectorError):
+    """A bucket assigner returned a name that is no directory below the sink's path."""
+
+    bucket: object
+    path: str
+    reason: str
+    template = (
+        "bucket {bucket} is not a directory below {path}: {reason}; let the bucket assigner return "
+        "a relative path such as '2024-05-01/eu', and replace '/' and '..' in values"
+    )
+
+
 class ChangedFileError(ConnectorError):
     """A file became shorter while it was being read."""
 

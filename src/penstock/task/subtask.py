@@ -203,6 +203,7 @@ def _writer(node: Node, task: StageTask, subtask: int, staged: StagedName) -> Si
         job=layout.job,
         attempt=layout.attempt,
         work_dir=layout.connector_root / file_name(node.uid),
+        job_instance=layout.job_instance,
     )
     writer: SinkWriter = node.function.writer(context)
     return writer

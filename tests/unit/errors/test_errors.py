@@ -66,6 +66,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NoPyFlinkNameError": ("FlinkKafkaConsumer",),
     "NoTableApiError": ("Table.select",),
     "NotASavepointError": ("/a", "why"),
+    "InvalidBucketError": ("../a", "/out", "it leads out of that path"),
+    "UnsafeNameError": ("../a", "/out"),
     "OccupiedPathError": ("/a", "/b"),
     "AbortedTransactionError": ("orders-a1-3-0",),
     "OptionValueError": ("parallelism.default", "many", "an integer"),

@@ -49,7 +49,8 @@ class WriterContext:
     micro-batches from it, so nothing in it outlives `SinkPublisher.publish`. ``type_info`` is the
     declared type of the values, None if there is none. Output that has to stay until its checkpoint
     is committed goes into ``work_dir``, the publisher's durable directory, or into a place of the
-    sink's own, under ``job``, the step's name and ``attempt``: the engine removes nothing there.
+    sink's own, under ``job_instance``, the step's name and ``attempt``: the engine removes nothing
+    there. ``job`` alone does not identify a job: others may have the same id.
     """
 
     subtask: int
@@ -60,6 +61,7 @@ class WriterContext:
     job: str = ""
     attempt: str = ""
     work_dir: Path | None = None
+    job_instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

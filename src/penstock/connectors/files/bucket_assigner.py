@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone, tzinfo
+from pathlib import Path, PurePosixPath
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from penstock.connectors.staging.staging_directory import is_hidden
+from penstock.errors import InvalidBucketError
+
+_LONGEST_NAME = 255
 
 _STRFTIME = {
     "yyyy": "%Y",
@@ -32,7 +39,8 @@ _OFFSET = re.compile(r"(?:GMT|UTC|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<m
 class BucketAssigner(ABC):
     """Decides for each value, in the task, which bucket it goes to.
 
-    A bucket is a directory below the sink's path, ``""`` the path itself.
+    A bucket is a directory below the sink's path, ``""`` the path itself. A name that leads out of
+    the path fails the job: a name may be computed from data.
     """
 
     @staticmethod
@@ -76,6 +84,35 @@ class _DateTime(BucketAssigner):
             return bucket
 
         return assign
+
+
+def check_bucket(bucket: object, base_path: Path) -> None:
+    """Check that a bucket is a directory below a sink's path.
+
+    Raises:
+        InvalidBucketError: it is not.
+    """
+    if reason := _why_invalid(bucket):
+        raise InvalidBucketError(bucket, str(base_path), reason)
+
+
+def _why_invalid(bucket: object) -> str:
+    if not isinstance(bucket, str):
+        return f"it is of class {type(bucket).__name__}"
+    path = PurePosixPath(bucket)
+    if path.is_absolute():
+        return "it is an absolute path"
+    if ".." in path.parts:
+        return "it leads out of that path"
+    if is_hidden(path):
+        return "its name is reserved for unfinished files"
+    try:
+        is_long = any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts)
+    except UnicodeEncodeError:
+        return "it cannot be encoded as a file name"
+    if "\0" in bucket or is_long:
+        return f"a file name has no NUL and at most {_LONGEST_NAME} bytes"
+    return ""
 
 
 def compile_pattern(pattern: str) -> Callable[[datetime], str]:

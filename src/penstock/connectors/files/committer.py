@@ -6,21 +6,33 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import msgspec
 
+from penstock.common.contained_paths import path_inside
 from penstock.connectors.contracts.committer import CommitRequest, Committer
 from penstock.connectors.files.rolling_policy import Piece
 from penstock.connectors.staging import durable_files
-from penstock.connectors.staging.staging_directory import StagingDirectory
-from penstock.errors import ConnectorError, LostPendingFileError, OccupiedPathError
+from penstock.connectors.staging.staging_directory import (
+    StagingDirectory,
+    is_hidden,
+    staged_file,
+)
+from penstock.errors import (
+    ConnectorError,
+    LostPendingFileError,
+    OccupiedPathError,
+    UnsafeNameError,
+)
 
 
 class PendingPart(msgspec.Struct, frozen=True, tag="pending", array_like=True):
     """A committable: a complete hidden file, its final path, and the job's own pieces in it.
 
     ``pieces`` were in no checkpoint's state and are removed when the part is visible. ``held`` may
-    be in the state of older checkpoints, and are removed with the last of those.
+    be in the state of older checkpoints, and are removed with the last of those. ``crc`` is the
+    CRC-32 of the hidden file, None if an older version made it.
     """
 
     pending: str
@@ -28,6 +40,7 @@ class PendingPart(msgspec.Struct, frozen=True, tag="pending", array_like=True):
     size: int
     pieces: list[str]
     held: list[str] = []
+    crc: int | None = None
 
 
 class UnrolledPieces(msgspec.Struct, frozen=True, tag="unrolled", array_like=True):
@@ -50,16 +63,18 @@ class PartFileCommitter(Committer):
     is committed. A pending file is complete without its pieces; only sink state needs those.
     """
 
-    def __init__(self, directory: StagingDirectory) -> None:
+    def __init__(self, base_path: Path, directory: StagingDirectory) -> None:
+        self._base_path = base_path
         self._directory = directory
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
-        visible: list[PendingPart] = []
+        visible: list[_PartPaths] = []
         for request in requests:
             part = _decode_pending(request.get_committable())
             try:
-                is_new = _make_visible(part)
-            except ConnectorError as error:
+                paths = _PartPaths.of(part, self._base_path)
+                is_new = _make_visible(part, paths)
+            except (ConnectorError, UnsafeNameError) as error:
                 request.signal_failed_with_known_reason(error)
                 continue
             except OSError as error:
@@ -67,15 +82,15 @@ class PartFileCommitter(Committer):
                 continue
             if not is_new:
                 request.signal_already_committed()
-            visible.append(part)
+            visible.append(paths)
         # Final names are synced before pending ones are removed: a power loss in between must not
         # find both names gone.
-        for directory in {Path(part.final).parent for part in visible}:
+        for directory in {part.final.parent for part in visible}:
             durable_files.sync_directory(directory)
         for path in (path for part in visible for path in (part.pending, *part.pieces)):
             # Whatever cannot be removed now is swept later. The part is committed in any case.
             with contextlib.suppress(OSError):
-                Path(path).unlink()
+                path.unlink()
 
     def discard(self, discarded: Sequence[bytes], retained: Sequence[bytes]) -> None:
         needed = {path for entry in map(decode_entry, retained) for path in _needs(entry)}
@@ -87,14 +102,33 @@ class PartFileCommitter(Committer):
         self._directory.sweep({Path(path) for entry in kept for path in _needs(entry)})
 
 
-def _make_visible(part: PendingPart) -> bool:
+class _PartPaths(NamedTuple):
+    """The paths that a committable names, all of them below the sink's path."""
+
+    pending: Path
+    final: Path
+    pieces: list[Path]
+
+    @classmethod
+    def of(cls, part: PendingPart, base_path: Path) -> Self:
+        final = path_inside(base_path, part.final)
+        if is_hidden(final.relative_to(base_path)):
+            raise UnsafeNameError(part.final, str(base_path))
+        return cls(
+            staged_file(base_path, part.pending),
+            final,
+            [staged_file(base_path, piece) for piece in part.pieces],
+        )
+
+
+def _make_visible(part: PendingPart, paths: _PartPaths) -> bool:
     """Give a part its final name; false if it had it."""
-    pending, final = Path(part.pending), Path(part.final)
+    pending, final = paths.pending, paths.final
     if not pending.exists():
         if not final.exists():
             raise LostPendingFileError(part.pending, part.final)
         return False
-    durable_files.check_size(pending, part.size)
+    durable_files.check_content(pending, part.size, part.crc)
     durable_files.make_directory(final.parent)
     try:
         durable_files.give_final_name(pending, final)

@@ -12,12 +12,18 @@ from pathlib import Path
 from uuid import uuid4
 
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, SinkSnapshot
+from penstock.connectors.files.bucket_assigner import check_bucket
 from penstock.connectors.files.committer import PendingPart, UnrolledPieces, decode_entry, encode
 from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll_at_barrier
 from penstock.connectors.files.writer import PartFormat, decode_parts
-from penstock.connectors.staging.durable_files import check_size, link_or_copy
+from penstock.connectors.staging.durable_files import (
+    check_content,
+    check_size,
+    checksum,
+    link_or_copy,
+)
 from penstock.connectors.staging.pre_commits import PreCommits
-from penstock.connectors.staging.staging_directory import StagingDirectory
+from penstock.connectors.staging.staging_directory import StagingDirectory, staged_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,9 @@ class PartFilePublisher(SinkPublisher):
         restored = map(decode_entry, self.context.restored)
         kept = [entry for entry in restored if isinstance(entry, UnrolledPieces)]
         for unrolled in sorted(kept, key=lambda entry: entry.subtask):
-            _check(unrolled.pieces)
+            check_bucket(unrolled.bucket, self.settings.base_path)
+            for piece in unrolled.pieces:
+                check_size(staged_file(self.settings.base_path, piece.path), piece.size)
             subtask = unrolled.subtask % self.context.parallelism
             self._pieces[subtask, unrolled.bucket].extend(unrolled.pieces)
             self._durable.update(piece.path for piece in unrolled.pieces)
@@ -125,7 +133,9 @@ class PartFilePublisher(SinkPublisher):
         now = time.time()
         for subtask, entry in enumerate(staged):
             for part in decode_parts(entry):
-                self._pieces[subtask, part.bucket].append(Piece(part.path, part.size, now))
+                self._pieces[subtask, part.bucket].append(
+                    Piece(part.path, part.size, now, part.crc)
+                )
 
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         now = time.time()
@@ -150,18 +160,24 @@ class PartFilePublisher(SinkPublisher):
     def _prepare(self, parts: Sequence[_Part]) -> list[bytes]:
         pending = [self._make_pending(part) for part in parts]
         self.directory.sync(Path(part.pending) for part in pending)
+        # Damage that is found before the checkpoint completes loses nothing.
+        for part in pending:
+            check_content(Path(part.pending), part.size, part.crc)
         return list(map(encode, pending))
 
     def _make_pending(self, part: _Part) -> PendingPart:
-        _check(part.pieces)
         pending = self.directory.path(f"{part.final.name}.pending")
         pending.parent.mkdir(parents=True, exist_ok=True)
         paths = [Path(piece.path) for piece in part.pieces]
         if len(paths) == 1:
+            check_size(paths[0], part.pieces[0].size)
             link_or_copy(paths[0], pending)
+            crc = part.pieces[0].crc
         else:
+            _check(part.pieces)
             with pending.open("wb") as file:
                 self.settings.part_format.join(paths, file)
+            crc = checksum(pending)
         # A piece of another job belongs to that job's checkpoint, which may be restored again.
         own = [str(path) for path in paths if self.directory.owns(path)]
         return PendingPart(
@@ -170,6 +186,7 @@ class PartFilePublisher(SinkPublisher):
             pending.stat().st_size,
             pieces=[path for path in own if path not in part.in_state],
             held=[path for path in own if path in part.in_state],
+            crc=crc,
         )
 
     def _keep(self, unrolled: Sequence[UnrolledPieces]) -> list[bytes]:
@@ -183,4 +200,4 @@ class PartFilePublisher(SinkPublisher):
 
 def _check(pieces: Iterable[Piece]) -> None:
     for piece in pieces:
-        check_size(Path(piece.path), piece.size)
+        check_content(Path(piece.path), piece.size, piece.crc)

@@ -46,14 +46,16 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
 
 class Piece(NamedTuple):
-    """A staged file that goes into a part: its path, its size, when it was published.
+    """A staged file that goes into a part: its path, its size, when it was published, its CRC-32.
 
-    Encoded in sink state. The time is wall-clock time, because a piece may outlive the process.
+    Encoded in sink state. The time is wall-clock time, because a piece may outlive the process. The
+    checksum is None in the state of older versions.
     """
 
     path: str
     size: int
     time: float
+    crc: int | None = None
 
 
 def roll(pieces: Iterable[Piece], policy: RollingPolicy) -> list[list[Piece]]:

@@ -44,8 +44,8 @@ class _Settings(PartFileSettings):
         self, context: sink.WriterContext | sink.PublisherContext | CommitterContext, step_dir: Path
     ) -> StagingDirectory:
         """Return the step's staging directory; ``step_dir`` has the step's name."""
-        return StagingDirectory.hidden_in(
-            self.base_path, context.job, step_dir.name, context.attempt
+        return StagingDirectory.shared_path(
+            self.base_path, context.job, context.job_instance, step_dir.name, context.attempt
         )
 
 
@@ -79,6 +79,7 @@ class FileSink(sink.Sink):
         settings, policy = self._settings, self._settings.rolling_policy
         return PartFileWriter(
             context,
+            settings.base_path,
             settings.staging(context, context.staging_dir),
             settings.part_format,
             settings.bucket_assigner.assigner(),
@@ -95,7 +96,8 @@ class FileSink(sink.Sink):
         return PartFilePublisher(settings, settings.staging(context, context.work_dir), context)
 
     def committer(self, context: CommitterContext) -> Committer:
-        return PartFileCommitter(self._settings.staging(context, context.work_dir))
+        settings = self._settings
+        return PartFileCommitter(settings.base_path, settings.staging(context, context.work_dir))
 
 
 class _Builder(ExplainsMissingMethods):

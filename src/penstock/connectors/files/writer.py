@@ -14,7 +14,9 @@ import msgspec
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.sink import SinkWriter, WriterContext
+from penstock.connectors.files.bucket_assigner import check_bucket
 from penstock.connectors.formats.bulk_writers import append_files
+from penstock.connectors.staging.durable_files import checksum
 from penstock.connectors.staging.staged_output import load_staged, stage_bytes
 from penstock.connectors.staging.staging_directory import StagingDirectory
 
@@ -85,11 +87,12 @@ class BulkFormat(PartFormat):
 
 
 class StagedPart(msgspec.Struct, frozen=True, array_like=True):
-    """A staged file: the bucket of its records, its path, its size in bytes."""
+    """A staged file: the bucket of its records, its path, its size in bytes, its CRC-32."""
 
     bucket: str
     path: str
     size: int
+    crc: int
 
 
 _decoder = msgspec.msgpack.Decoder(list[StagedPart])
@@ -119,6 +122,7 @@ class PartFileWriter(SinkWriter):
     """
 
     context: WriterContext
+    base_path: Path
     directory: StagingDirectory
     part_format: PartFormat
     bucket_of: Callable[[Any], str]
@@ -154,6 +158,7 @@ class PartFileWriter(SinkWriter):
         return self.directory.path(f"{self.context.name}-{number}.piece")
 
     def _begin(self, bucket: str) -> _OpenFile:
+        check_bucket(bucket, self.base_path)
         number, self._count = self._count, self._count + 1
         part = self._open[bucket] = _OpenFile(self._path(number), self.context, self.part_format)
         return part
@@ -164,4 +169,4 @@ class PartFileWriter(SinkWriter):
         size = part.file.tell()
         part.file.close()
         del self._open[bucket]
-        self._parts.append(StagedPart(bucket, str(part.path), size))
+        self._parts.append(StagedPart(bucket, str(part.path), size, checksum(part.path)))

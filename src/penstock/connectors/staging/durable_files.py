@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.errors import LostStagedFileError
+from penstock.errors import CorruptStagedRecordsError, LostStagedFileError
+
+_BLOCK_BYTES = 1 << 20
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 """Errors of file systems without hard links, without more links to a file, or across devices."""
@@ -73,6 +76,27 @@ def check_size(path: Path, size: int) -> None:
     found = path.stat().st_size if path.exists() else 0
     if found != size:
         raise LostStagedFileError(str(path), size, found)
+
+
+def checksum(path: Path) -> int:
+    """Return the CRC-32 of a file's content."""
+    crc = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK_BYTES):
+            crc = zlib.crc32(block, crc)
+    return crc
+
+
+def check_content(path: Path, size: int, crc: int | None) -> None:
+    """Check that a file is the one that was written, by its size and, if known, its CRC-32.
+
+    Raises:
+        LostStagedFileError: it is missing or of another size.
+        CorruptStagedRecordsError: its content is another one.
+    """
+    check_size(path, size)
+    if crc is not None and (found := checksum(path)) != crc:
+        raise CorruptStagedRecordsError(str(path), f"its checksum is {found:08x}, not {crc:08x}")
 
 
 def link_or_copy(source: Path, target: Path) -> None:

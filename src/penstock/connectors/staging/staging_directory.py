@@ -6,12 +6,15 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
+from penstock.common.contained_paths import path_inside
 from penstock.connectors.staging.durable_files import sync_files
+from penstock.errors import UnsafeNameError
 from penstock.ids import is_no_later
 
+_HIDDEN = ".staging-"
 _SYNCED_LEVELS = 4
 """An attempt's directory and the three above it: tasks may have created each of them."""
 
@@ -26,11 +29,26 @@ class StagingDirectory:
 
     root: Path
     attempt: str
+    old_root: Path | None = None
+    """Where older versions staged the files of this step, possibly with those of other jobs."""
 
     @classmethod
     def hidden_in(cls, base_path: Path, job: str, step: str, attempt: str) -> Self:
-        """Return the hidden staging directory of a step below the path that its sink writes to."""
-        return cls(base_path / f".staging-{job}" / step, attempt)
+        """Return a hidden staging directory of a step below a directory that belongs to the job."""
+        return cls(base_path / f"{_HIDDEN}{job}" / step, attempt)
+
+    @classmethod
+    def shared_path(
+        cls, base_path: Path, job: str, job_instance: str, step: str, attempt: str
+    ) -> Self:
+        """Return the hidden staging directory of a step below a path that other jobs may share.
+
+        It is named after the job instance, because another job may have the same id.
+        """
+        old = cls.hidden_in(base_path, job, step, attempt)
+        if not job_instance:
+            return old
+        return cls(base_path / f"{_HIDDEN}{job}-{job_instance}" / step, attempt, old.root)
 
     def path(self, name: str) -> Path:
         """Return the path of a file of this attempt."""
@@ -47,8 +65,15 @@ class StagingDirectory:
         sync_files(paths, _SYNCED_LEVELS)
 
     def owns(self, path: Path) -> bool:
-        """Whether this step wrote a file; if not, it belongs to another job's checkpoint."""
-        return path.is_relative_to(self.root)
+        """Whether this step wrote a file; if not, it belongs to another job's checkpoint.
+
+        Of a file that an older version staged this is known only if a snapshot of this job names
+        it: never ask about a file that was found by listing a directory.
+        """
+        roots = [self.root] if self.old_root is None else [self.root, self.old_root]
+        return any(
+            path.is_relative_to(root) and ".." not in path.relative_to(root).parts for root in roots
+        )
 
     def remove(self, paths: Iterable[Path]) -> None:
         """Remove files of this step that no snapshot needs; what fails now is left to `sweep`."""
@@ -68,8 +93,25 @@ class StagingDirectory:
             if is_no_later(place.name, self.attempt):
                 _sweep(place, kept)
         _remove_if_empty(self.root)
-        if self.root.parent.name.startswith(".staging-"):
+        if self.root.parent.name.startswith(_HIDDEN):
             _remove_if_empty(self.root.parent)
+
+
+def staged_file(base_path: Path, name: str) -> Path:
+    """Return a file that a snapshot names in the hidden directory of some job below a path.
+
+    Raises:
+        UnsafeNameError: it is not there.
+    """
+    path = path_inside(base_path, name)
+    if not is_hidden(path.relative_to(base_path)):
+        raise UnsafeNameError(name, str(base_path / f"{_HIDDEN}*"))
+    return path
+
+
+def is_hidden(relative: PurePath) -> bool:
+    """Whether a path, relative to a sink's path, is in the hidden directory of a job."""
+    return relative.parts[:1] != () and relative.parts[0].startswith(_HIDDEN)
 
 
 def _sweep(place: Path, kept: Collection[str]) -> None:

@@ -1,11 +1,12 @@
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.common import Types
@@ -14,9 +15,16 @@ from penstock.connectors.contracts.committer import Committer, CommitterContext
 from penstock.connectors.contracts.committing import CommitReport, commit_all
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.connectors.files.bucket_assigner import BucketAssigner, compile_pattern, zone_of
+from penstock.connectors.files.committer import PendingPart, UnrolledPieces, encode
 from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll, roll_at_barrier
 from penstock.connectors.files.sink import FileSink, OutputFileConfig, RowFormatBuilder
-from penstock.errors import CommitFailedError, LostStagedFileError
+from penstock.errors import (
+    CommitFailedError,
+    CorruptStagedRecordsError,
+    InvalidBucketError,
+    LostStagedFileError,
+    UnsafeNameError,
+)
 
 STEP = Path("step")
 
@@ -37,17 +45,21 @@ def staged(
     return writer.stage()
 
 
-def publisher_of(sink: FileSink, restored: Sequence[bytes] = (), job: str = "job") -> SinkPublisher:
-    context = PublisherContext(2, "files", STEP, job, "a1", checkpointed=True, restored=restored)
+def publisher_of(
+    sink: FileSink, restored: Sequence[bytes] = (), job: str = "job", job_instance: str = ""
+) -> SinkPublisher:
+    context = PublisherContext(2, "files", STEP, job, "a1", True, restored, job_instance)
     return sink.publisher(context)
 
 
-def committer_of(sink: FileSink, job: str = "job") -> Committer:
-    return sink.committer(CommitterContext(job, "a1", "files", STEP))
+def committer_of(sink: FileSink, job: str = "job", job_instance: str = "") -> Committer:
+    return sink.committer(CommitterContext(job, "a1", "files", STEP, job_instance))
 
 
-def commit(sink: FileSink, committables: Sequence[bytes], job: str = "job") -> CommitReport:
-    committer = committer_of(sink, job)
+def commit(
+    sink: FileSink, committables: Sequence[bytes], job: str = "job", job_instance: str = ""
+) -> CommitReport:
+    committer = committer_of(sink, job, job_instance)
     return commit_all(committer, committables, retries=0, pause=lambda _: None, step="files")
 
 
@@ -127,9 +139,9 @@ def test_a_missing_staged_file_is_an_error_and_makes_nothing_visible(tmp_path: P
     assert not list(tmp_path.glob("part-*"))
 
 
-def pending_part(sink: FileSink) -> bytes:
+def pending_part(sink: FileSink, batch: int = 1) -> bytes:
     publisher = publisher_of(sink)
-    publisher.publish([staged(sink, 1, 0, ["a"])])
+    publisher.publish([staged(sink, batch, 0, ["a"])])
     (committable,) = publisher.at_barrier(1, flush=True)().committables
     return committable
 
@@ -152,6 +164,126 @@ def test_a_changed_pending_file_is_not_made_visible(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("part-*"))
 
 
+def test_a_pending_file_of_the_same_size_but_other_content_is_not_made_visible(
+    tmp_path: Path,
+) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    next(tmp_path.rglob("*.pending")).write_text("b\n")
+    with pytest.raises(CommitFailedError, match=r"CorruptStagedRecordsError.*checksum"):
+        commit(sink, [committable])
+    assert not list(tmp_path.glob("part-*"))
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("flush", [True, False])
+def test_a_piece_of_the_same_size_but_other_content_fails_the_checkpoint(
+    tmp_path: Path, batches: int, flush: bool
+) -> None:
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink)
+    for batch in range(batches):
+        publisher.publish([staged(sink, batch, 0, ["a"])])
+    next(tmp_path.rglob("*.piece")).write_text("b\n")
+    with pytest.raises(CorruptStagedRecordsError, match="checksum"):
+        publisher.at_barrier(1, flush=flush)()
+
+
+FORGED = [
+    PendingPart("{out}/../secret", "{out}/part-1", 6, []),
+    PendingPart("{out}/part-0", "{out}/part-1", 6, []),
+    PendingPart("/etc/hostname", "{out}/part-1", 6, []),
+    PendingPart("{out}/.staging-job/x", "/tmp/part-1", 6, []),
+    PendingPart("{out}/.staging-job/x", "{out}/../part-1", 6, []),
+    PendingPart("{out}/.staging-job/x", "{out}/.staging-other/x", 6, []),
+    PendingPart("{out}/.staging-job/x", "{out}/part-1", 6, ["{out}/../secret"]),
+    PendingPart("{out}/.staging-job/x", "{out}/part-1", 6, ["{out}/part-0"]),
+]
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=range(len(FORGED)))
+def test_a_forged_committable_touches_nothing_outside_the_sinks_own_files(
+    tmp_path: Path, forged: PendingPart
+) -> None:
+    out = tmp_path / "out"
+    sink = into(out).build()
+    for path in (tmp_path / "secret", out / "part-0", out / ".staging-job" / "x"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    before = sorted(tmp_path.rglob("*"))
+    data = encode(
+        PendingPart(
+            forged.pending.format(out=out),
+            forged.final.format(out=out),
+            forged.size,
+            [piece.format(out=out) for piece in forged.pieces],
+        )
+    )
+    with pytest.raises(CommitFailedError, match="UnsafeNameError") as caught:
+        commit(sink, [data])
+    assert caught.value.kind == "impossible"
+    committer_of(sink).discard([data], [])
+    committer_of(sink).sweep([data])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_forged_sink_state_is_refused(tmp_path: Path) -> None:
+    sink = into(tmp_path / "out").build()
+    (tmp_path / "secret").write_text("secret")
+    for bucket, path in (("", "../secret"), ("", str(tmp_path / "secret")), ("../x", "")):
+        state = encode(UnrolledPieces(0, bucket, [Piece(path, 6, 0.0)]))
+        with pytest.raises((UnsafeNameError, InvalidBucketError)):
+            publisher_of(sink, [state])
+
+
+def test_pending_files_and_pieces_without_checksums_are_from_older_versions(
+    tmp_path: Path,
+) -> None:
+    """They are named after the job only, and are committed where they are."""
+    old = tmp_path / ".staging-job/step/a1"
+    old.mkdir(parents=True)
+    for name, text in {"one.piece": "a\n", "two.pending": "b\n"}.items():
+        (old / name).write_text(text)
+    pending = msgspec.msgpack.encode(
+        ["pending", str(old / "two.pending"), str(tmp_path / "part-two"), 2, [], []]
+    )
+    state = msgspec.msgpack.encode(["unrolled", 0, "", [[str(old / "one.piece"), 2, 1.0]]])
+    sink = into(tmp_path).build()
+    publisher = publisher_of(sink, [state], job_instance="new")
+    commit(sink, [pending], job_instance="new")
+    committables = publisher.at_barrier(2, flush=True)().committables
+    commit(sink, committables, job_instance="new")
+    committer_of(sink, job_instance="new").discard([state, pending, *committables], [])
+    committer_of(sink, job_instance="new").sweep([])
+    parts = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(path.read_text() for path in parts) == ["a\n", "b\n"]
+    assert all(path.parent == tmp_path for path in parts)
+
+
+class ByValue(BucketAssigner):
+    def assigner(self) -> Callable[[Any], str]:
+        return lambda value: value
+
+
+@pytest.mark.parametrize(
+    "bucket",
+    ["/etc/cron.d", "..", "a/../../b", ".staging-job/x", "a\0b", "x" * 256, "\ud800", 7],
+)
+def test_a_bucket_outside_the_sinks_path_is_refused(tmp_path: Path, bucket: Any) -> None:
+    sink = into(tmp_path).with_bucket_assigner(ByValue()).build()
+    with pytest.raises(InvalidBucketError) as caught:
+        staged(sink, 1, 0, [bucket])
+    assert caught.value.path == str(tmp_path)
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("bucket", ["", "a", "a/b", "a..b", ".hidden", "x" * 255])
+def test_a_bucket_below_the_sinks_path_is_accepted(tmp_path: Path, bucket: str) -> None:
+    sink = into(tmp_path).with_bucket_assigner(ByValue()).build()
+    run(sink, [[[bucket]]])
+    assert [path.read_text() for path in (tmp_path / bucket).glob("part-*")] == [f"{bucket}\n"]
+
+
 def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     sink = into(tmp_path).build()
     committable = pending_part(sink)
@@ -168,11 +300,12 @@ def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_one_bad_part_keeps_no_other_from_being_committed(tmp_path: Path) -> None:
     sink = into(tmp_path).build()
-    lost, good = pending_part(sink), pending_part(into(tmp_path / "other").build())
+    lost = pending_part(sink, 1)
     next(tmp_path.glob(".staging-*/*/*/*.pending")).unlink()
+    good = pending_part(sink, 2)
     with pytest.raises(CommitFailedError, match="1 commit failed"):
         commit(sink, [lost, good])
-    assert len(list((tmp_path / "other").glob("part-*"))) == 1
+    assert len(list(tmp_path.glob("part-*"))) == 1
 
 
 def test_a_disk_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
