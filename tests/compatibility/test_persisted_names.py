@@ -90,7 +90,9 @@ FIELDS: dict[Any, str] = {
     journal_entries.CommitsStarted: "checkpoint attempt time",
     journal_entries.CommitsDone: "checkpoint attempt time",
     journal_entries.CheckpointDiscarded: "checkpoint attempt time",
-    journal_entries.JobEnded: "attempt status time savepoint retained",
+    journal_entries.DriverProcess: "host machine pid started command execution",
+    journal_entries.JobEnded: "attempt status time savepoint retained driver",
+    journal_entries.ResultClean: "attempt time",
     journal_entries.BeforeStart: "restorable ended",
     journal_entries.JournalState: (
         "tail attempts_so_far attempts highest_id completed restorable commits_started "
@@ -188,6 +190,7 @@ TAGS: dict[Any, str] = {
     journal_entries.CommitsDone: "CommitsDone",
     journal_entries.CheckpointDiscarded: "CheckpointDiscarded",
     journal_entries.JobEnded: "JobEnded",
+    journal_entries.ResultClean: "ResultClean",
     journal_entries.Summary: "Summary",
     control.Savepoint: "Savepoint",
     control.Stop: "Stop",

@@ -9,6 +9,7 @@ from penstock.errors import (
     ConfigurationError,
     JobAlreadyRunningError,
     PenstockError,
+    StoppedJobError,
     UnknownJobError,
 )
 
@@ -29,7 +30,7 @@ Exit codes:
     0  done
     1  the job or the request failed
     2  wrong usage or configuration
-    3  refused: the job is already running
+    3  refused: the job is already running, or was stopped with a savepoint
   130  ended by Ctrl-C
   143  ended by SIGTERM
 """
@@ -39,6 +40,6 @@ _WRONG_USAGE = (ConfigurationError, UnknownJobError, AmbiguousJobError)
 
 def exit_code_of(error: PenstockError) -> ExitCode:
     """Return the exit code for an error."""
-    if isinstance(error, JobAlreadyRunningError):
+    if isinstance(error, JobAlreadyRunningError | StoppedJobError):
         return ExitCode.REFUSED
     return ExitCode.USAGE if isinstance(error, _WRONG_USAGE) else ExitCode.FAILED

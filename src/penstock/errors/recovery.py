@@ -68,3 +68,18 @@ class JobAlreadyRunningError(PenstockError):
         "job {job!r} is already running: the last heartbeat of process {pid} on {host} was at "
         "{since}; cancel or stop it first, or run this program under another job id"
     )
+
+
+class StoppedJobError(PenstockError):
+    """A job that was stopped with a savepoint was started without saying from where."""
+
+    job: str
+    resume: str
+    from_scratch: str
+    template = (
+        "job {job!r} was stopped with a savepoint: from scratch it would read its input again and "
+        "emit its output twice. Use one of these, with your other options and arguments:\n"
+        "  {resume}\n"
+        "  {from_scratch}\n"
+        "or set execution.state-recovery.path, or penstock.recovery.fresh to true"
+    )

@@ -17,18 +17,22 @@ from penstock import errors
 from penstock.checkpoint.coordinator.request_decider import RequestKind
 from penstock.checkpoint.history import ExceptionRecord
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
+from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
+from penstock.connectors.collect_sink import CollectSink
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors.base import message_of
 from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
 from penstock.job.context import JobContext
 from penstock.job.input.channel_view import ChannelView
+from penstock.job.job_result import clean_at_exit, command_digest, count_execution, this_driver
 from penstock.job.job_store import JobStore
 from penstock.job.request_server import RequestServer
 from penstock.job.statistics import JobStatistics
 from penstock.recovery.control import Control
-from penstock.recovery.lease import refuse_second_driver
+from penstock.recovery.ended_jobs import end_to_report, refuse_stopped
+from penstock.recovery.lease import is_running_here, refuse_second_driver
 from penstock.recovery.restart_strategy import (
     GiveUp,
     NoRestart,
@@ -36,7 +40,7 @@ from penstock.recovery.restart_strategy import (
     decide_restart,
     fingerprint_of,
 )
-from penstock.recovery.supervisor import driver_died_at, supervised_since
+from penstock.recovery.supervisor import driver_died_at
 
 logger = logging.getLogger("penstock.job")
 
@@ -64,20 +68,19 @@ class JobRun:
         self._end_requested = threading.Event()
         self._killed = self._cancelled = self._suspended = False
         self._started = time.time()
+        self._execution = 1
         self._status = JobStatus.RUNNING
         self._failure: BaseException | None = None
         self._ended = threading.Event()
 
     def start(self) -> None:
         """Start the first attempt; raises what makes the job impossible."""
-        if self._has_ended_before():
-            logger.warning("Job %r had already ended when its driver died", self._name)
-            self._status = JobStatus.FINISHED
-            self._end()
-            return
         owner = refuse_second_driver(
             self._dir, self._context.checkpoints.heartbeat_timeout_s, time.time()
         )
+        self._execution = count_execution(self._dir.path)
+        if self._is_reported():
+            return
         since = getattr(owner, "since", None)
         detect_s = 0.0 if since is None else time.time() - max(since, driver_died_at() or since)
         cause = "" if since is None else "the driver died"
@@ -90,14 +93,35 @@ class JobRun:
             self._requests.start()
         threading.Thread(target=self._run, name="job", daemon=True).start()
 
-    def _has_ended_before(self) -> bool:
-        """Whether the driver died after the end of the job, and its supervisor restarted it."""
-        since, state = supervised_since(), self._store.journal.state()
-        if since is None or state.ended is None or not state.is_over:
+    def _is_reported(self) -> bool:
+        """Report the end of the job if its driver died before it could; true if it has ended."""
+        state = self._store.journal.state()
+        given, fresh = self._context.checkpoints.restore_path, self._context.fresh
+        ended = end_to_report(
+            state,
+            given=given,
+            fresh=fresh,
+            command=command_digest(),
+            execution=self._execution,
+            is_running=lambda d: is_running_here(d.host, d.machine, d.pid, d.started),
+        )
+        if ended is None:
+            refuse_stopped(
+                state, self._name, self._context.program.program, given=given, fresh=fresh
+            )
             return False
-        by = next((a for a in state.attempts if a.attempt == state.ended.attempt), None)
-        # The same program may run the same job twice, one after the other.
-        return state.ended.time >= since and by is not None and by.pid != os.getpid()
+        logger.warning(
+            "Job %r is %s; its driver died after that. The job is not run again; --fresh runs it",
+            self._name,
+            ended.status.name,
+        )
+        self._store.journal.adopt(ended.attempt)
+        self._tidy(state)
+        clean_at_exit(self._dir.path, self._store.journal)
+        self._status = ended.status
+        self._release()
+        self._end()
+        return True
 
     # -- requests, from any thread ----------------------------------------------------------
 
@@ -256,11 +280,8 @@ class JobRun:
         if not self._suspended:
             # The end is recorded first: a job without checkpoints would otherwise start again.
             savepoint = last.path if last is not None and last.is_savepoint else None
-            self._store.record_end(status, savepoint)
-            try:
-                self._store.tidy(self._store.journal.state())
-            except (OSError, errors.PenstockError) as error:
-                logger.warning("Job %r ended, but left files behind: %s", self._name, error)
+            self._record_end(status, savepoint)
+            self._tidy(self._store.journal.state())
         reach(CrashPoint.JOB_FINISHED)
         self._status = status
 
@@ -280,6 +301,26 @@ class JobRun:
             except (errors.PenstockError, OSError) as error:
                 logger.warning("The end of job %r cannot be recorded: %s", self._name, error)
         self._status = JobStatus.FAILED
+
+    def _record_end(self, status: JobStatus, savepoint: str | None) -> None:
+        """Record the end, dirty until this process exits if a later one can find it."""
+        is_dirty = self._is_resumable and not self._is_collected
+        driver = this_driver(self._execution) if is_dirty else None
+        self._store.record_end(status, savepoint, driver)
+        if is_dirty:
+            clean_at_exit(self._dir.path, self._store.journal)
+
+    def _tidy(self, ended: JournalState) -> None:
+        try:
+            self._store.tidy(ended)
+        except (OSError, errors.PenstockError) as error:
+            logger.warning("Job %r ended, but left files behind: %s", self._name, error)
+
+    @property
+    def _is_collected(self) -> bool:
+        """Whether the program collects records: they are lost with it, so the job runs again."""
+        nodes = (node for stage in self._context.plan.stages for node in stage.nodes)
+        return any(isinstance(node.function, CollectSink) for node in nodes)
 
     def _record_exception(self, failure: BaseException, message: str) -> None:
         record = ExceptionRecord(

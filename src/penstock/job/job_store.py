@@ -9,7 +9,12 @@ from penstock.checkpoint.history import History
 from penstock.checkpoint.settings import Retention
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpointStore
 from penstock.checkpoint.storage.journal import Journal
-from penstock.checkpoint.storage.journal_entries import JobEnded, JournalState, StartFailed
+from penstock.checkpoint.storage.journal_entries import (
+    DriverProcess,
+    JobEnded,
+    JournalState,
+    StartFailed,
+)
 from penstock.common.job_status import JobStatus
 from penstock.errors import PenstockError
 from penstock.ids import AttemptId, CheckpointId
@@ -66,7 +71,9 @@ class JobStore:
         except (PenstockError, OSError) as error:
             logger.warning("Attempt %s failed to start; cannot record it: %s", attempt, error)
 
-    def record_end(self, status: JobStatus, savepoint: str | None) -> None:
+    def record_end(
+        self, status: JobStatus, savepoint: str | None, driver: DriverProcess | None = None
+    ) -> None:
         """Record the end of the job, and whether its checkpoints stay.
 
         That is decided by the settings of the run that ends: a later one may have others.
@@ -78,7 +85,8 @@ class JobStore:
         retained = status is JobStatus.FAILED or (
             status is JobStatus.CANCELED and retention is Retention.RETAIN_ON_CANCELLATION
         )
-        end = JobEnded.of(attempt, status, time.time(), savepoint, retained=retained)
+        now = time.time()
+        end = JobEnded.of(attempt, status, now, savepoint, retained=retained, driver=driver)
         self.journal.append(end)
 
     def tidy(self, ended: JournalState) -> None:

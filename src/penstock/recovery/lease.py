@@ -208,6 +208,12 @@ class Lease:
         )
 
 
+def is_running_here(host: str, machine: str, pid: int, started: int) -> bool:
+    """Whether a process is running on this machine; false if it is not known."""
+    is_here = machine == machine_id() and host == socket.gethostname()
+    return is_here and process_start_time(pid) == started
+
+
 def process_start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None if it does not run.
 

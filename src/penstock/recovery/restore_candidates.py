@@ -57,7 +57,7 @@ def restore_candidates(
         return []
     if last is None or state.is_over:
         return _only(given)
-    if given is not None and not _was_given(state, given):
+    if given is not None and not was_given(state, given):
         return _only(given)
     return own or _only(given or previous)
 
@@ -87,7 +87,7 @@ def lineage_of(
     return last.lineage or attempt
 
 
-def _was_given(state: JournalState, given: Path) -> bool:
+def was_given(state: JournalState, given: Path) -> bool:
     """Whether an attempt of this lineage was given the same snapshot."""
     last = state.last_attempt
     for attempt in reversed(state.attempts):

@@ -65,6 +65,13 @@ class Journal:
         """The attempt that this journal writes for, None before one has won."""
         return self._attempt
 
+    def adopt(self, attempt: str) -> None:
+        """Write for an attempt that has ended the job and whose driver died after that.
+
+        Called after `state`: like the dead driver, this one is fenced if another appends first.
+        """
+        self._attempt = attempt
+
     def entries(self) -> list[tuple[int, JournalEntry]]:
         """Read all entries with their indexes, from the newest summary on.
 

@@ -99,8 +99,26 @@ class CheckpointDiscarded(_OfCheckpoint, frozen=True):
     """A checkpoint must not be restored any more; its files are deleted next."""
 
 
+class DriverProcess(Struct, frozen=True):
+    """The process that ended a job and has to report that."""
+
+    host: str
+    machine: str
+    pid: int
+    started: int
+    """As in the lease: together they identify a process."""
+    command: str
+    """A digest of the program and its arguments."""
+    execution: int = 1
+    """How many executions of this job the program had started: it may run a job repeatedly."""
+
+
 class JobEnded(Struct, frozen=True, tag=True):
-    """The job is over; only a new attempt, started by the user, changes that."""
+    """The job is over; only a new attempt, started by the user, changes that.
+
+    Its result is dirty until a process has reported it and exited normally, as in Flink's
+    `JobResultStore`.
+    """
 
     attempt: str
     recorded_status: RecordedStatus = field(name="status")
@@ -109,6 +127,8 @@ class JobEnded(Struct, frozen=True, tag=True):
     """The savepoint the job was stopped with."""
     retained: bool | None = None
     """Whether its checkpoints stay, as its own settings say; None in journals without this."""
+    driver: DriverProcess | None = None
+    """The process that has to report the end; None if the result is clean."""
 
     @classmethod
     def of(
@@ -119,10 +139,11 @@ class JobEnded(Struct, frozen=True, tag=True):
         savepoint: str | None = None,
         *,
         retained: bool | None = None,
+        driver: DriverProcess | None = None,
     ) -> JobEnded:
         """Return the entry of a job that ended with a status."""
         name = status.name if savepoint is None else _STOPPED
-        return cls(attempt, cast("RecordedStatus", name), time, savepoint, retained)
+        return cls(attempt, cast("RecordedStatus", name), time, savepoint, retained, driver)
 
     @property
     def status(self) -> JobStatus:
@@ -137,6 +158,13 @@ class JobEnded(Struct, frozen=True, tag=True):
         If the entry does not say so, a canceled job may have retained them; a finished one did not.
         """
         return self.status is not JobStatus.FINISHED if self.retained is None else self.retained
+
+
+class ResultClean(Struct, frozen=True, tag=True):
+    """The end of the job was reported: the same command starts the job again."""
+
+    attempt: str
+    time: float
 
 
 class BeforeStart(Struct, frozen=True):
@@ -221,6 +249,7 @@ JournalEntry = (
     | CommitsDone
     | CheckpointDiscarded
     | JobEnded
+    | ResultClean
     | Summary
 )
 
@@ -285,6 +314,9 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
             )
         case JobEnded():
             state = structs.replace(state, ended=entry, before_start=None)
+        case ResultClean():
+            if state.ended is not None:
+                state = structs.replace(state, ended=structs.replace(state.ended, driver=None))
     return structs.replace(state, tail=index)
 
 

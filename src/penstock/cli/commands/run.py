@@ -28,6 +28,7 @@ from penstock.common.config.known_options import PARALLELISM, overlay
 from penstock.common.configuration import Configuration
 from penstock.common.pyflink.import_alias import use_pyflink_names
 from penstock.errors import PenstockError
+from penstock.job.job_result import reporting_results
 from penstock.recovery.restart_strategy import read_restart_strategy
 from penstock.recovery.supervisor import Heartbeat, Supervisor, report_to_supervisor
 
@@ -124,7 +125,8 @@ def _run_here(job: Path, args: tuple[str, ...], overrides: Configuration) -> int
     set_global_overrides(overrides.to_dict())
     with _sigterm_as_ctrl_c() as terminated, penstock_logs():
         try:
-            run_program(job, args)
+            with reporting_results():
+                run_program(job, args)
         except KeyboardInterrupt:
             return ExitCode.TERMINATED if terminated.is_set() else ExitCode.INTERRUPTED
         except PenstockError:

@@ -165,7 +165,7 @@ FRESH = ConfigOption(
     "penstock.recovery.fresh",
     BOOLEAN,
     False,
-    "Whether a job that died starts without its checkpoints, which are kept.",
+    "Whether a job that died, failed or was stopped starts from scratch; its snapshots are kept.",
 )
 COMMITTER_RETRIES = ConfigOption(
     "sink.committer.retries",

@@ -19,8 +19,10 @@ from penstock.checkpoint.storage.journal_entries import (
     CheckpointIdsReserved,
     CommitsDone,
     CommitsStarted,
+    DriverProcess,
     JobEnded,
     JournalEntry,
+    ResultClean,
     StartFailed,
     Summary,
     journal_state,
@@ -33,6 +35,9 @@ from penstock.errors import CorruptJournalError, FencedError
 def started(attempt: str = "a1", restored: int | None = None, **more: object) -> AttemptStarted:
     start = AttemptStarted(attempt, 1.0, "host", 1, restored)
     return msgspec.structs.replace(start, **more)
+
+
+PROCESS = DriverProcess("host", "machine", 1, 2, "command")
 
 
 def reserved(upto: int, attempt: str = "a1") -> CheckpointIdsReserved:
@@ -69,8 +74,9 @@ def test_every_kind_of_entry_is_read_back(tmp_path: Path) -> None:
         CommitsDone(4, "a1", 2.5),
         CheckpointDiscarded(4, "a1", 3.0),
         JobEnded.of("a1", JobStatus.FINISHED, 4.0, "/sp/4"),
+        ResultClean("a1", 5.0),
     ]
-    assert [journal.append(entry) for entry in all_kinds] == list(range(1, 9))
+    assert [journal.append(entry) for entry in all_kinds] == list(range(1, 10))
     assert open_journal(tmp_path).entries() == list(enumerate(all_kinds, 1))
     assert {type(e) for e in all_kinds} | {Summary} == set(JournalEntry.__args__)
 
@@ -142,6 +148,22 @@ def test_a_driver_is_fenced_even_if_the_other_one_has_ended(tmp_path: Path) -> N
     new.append(JobEnded.of("a2", JobStatus.CANCELED, 1.0))
     with pytest.raises(FencedError):
         old.check_tail()
+
+
+def test_a_result_is_marked_clean_only_if_no_other_driver_has_started(tmp_path: Path) -> None:
+    dead = taken(tmp_path, "a1")
+    dead.append(JobEnded.of("a1", JobStatus.FINISHED, 1.0, driver=PROCESS))
+    heir, late = open_journal(tmp_path), open_journal(tmp_path)
+    for journal in (heir, late):
+        assert journal.state().ended is not None
+        journal.adopt("a1")
+    heir.append(ResultClean("a1", 2.0))
+    ended = heir.state().ended
+    assert ended is not None
+    assert ended.driver is None
+    for fenced in (dead, late):
+        with pytest.raises(FencedError):
+            fenced.append(ResultClean("a1", 3.0))
 
 
 def test_of_two_drivers_that_start_at_once_one_wins_and_the_other_may_read_again(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -40,7 +41,7 @@ from tests.unit.job.counting import (
     wait_for_lines,
     wait_for_records,
 )
-from tests.unit.support import eventually
+from tests.unit.support import collected, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -381,16 +382,42 @@ def test_the_detection_time_starts_when_the_supervisor_saw_the_driver_die(
 def test_a_driver_that_died_after_the_end_of_its_job_does_not_run_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = time.time()
     program = Program(tmp_path, bursts(30))
     program.run()
     before = program.lines()
-    monkeypatch.setattr("penstock.job.job_run.supervised_since", lambda: began)
-    with monkeypatch.context() as another:
-        another.setattr("penstock.job.job_run.os.getpid", lambda: -1)
+    with monkeypatch.context() as died:
+        died.setattr("penstock.job.job_run.is_running_here", lambda *_: False)
+        died.setattr("penstock.job.job_result._executions", Counter())
         program.run()
     assert program.lines() == before
     assert len(program.journal().attempts) == 1
     # The same process may run it twice.
     Program(tmp_path, bursts(30), output="again").run()
     assert len(program.journal().attempts) == 2
+
+
+def test_a_driver_that_died_while_its_job_was_tidied_up_is_tidied_up_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(tmp_path, bursts(30))
+    with monkeypatch.context() as died:
+        died.setattr("penstock.job.job_store.JobStore.tidy", lambda *_: None)
+        program.run()
+    assert program.dir.checkpoints_on_disk()
+    monkeypatch.setattr("penstock.job.job_run.is_running_here", lambda *_: False)
+    monkeypatch.setattr("penstock.job.job_result._executions", Counter())
+    program.run()
+    assert not program.dir.checkpoints_on_disk()
+    assert not program.journal().restorable
+    assert len(program.journal().attempts) == 1
+
+
+def test_records_that_the_program_collects_are_collected_again_after_its_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were in the memory of the process that died."""
+    monkeypatch.setattr("penstock.job.job_run.is_running_here", lambda *_: False)
+    for _ in range(2):
+        monkeypatch.setattr("penstock.job.job_result._executions", Counter())
+        env = Program(tmp_path).environment()
+        assert sorted(collected(env.from_collection([1, 2, 3]))) == [1, 2, 3]

@@ -1,0 +1,85 @@
+"""Keeps the results of ended jobs dirty until this process exits.
+
+A job may end long before its process does: the program may run another job, or work on the output.
+If the process is killed meanwhile, what started it (Kubernetes, systemd, cron, a supervisor) starts
+the same command again, which must not run the job a second time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import DriverProcess, ResultClean
+from penstock.errors import JobCancelledError, PenstockError
+from penstock.recovery.lease import machine_id, process_start_time
+
+logger = logging.getLogger("penstock.job")
+
+_executions: Counter[Path] = Counter()
+_dirty: dict[Path, Journal] = {}
+
+
+def count_execution(job_dir: Path) -> int:
+    """Return the number of the execution of a job that begins in this process."""
+    _executions[job_dir] += 1
+    return _executions[job_dir]
+
+
+def this_driver(execution: int) -> DriverProcess:
+    """Return this process as the one that has to report the end of a job."""
+    pid = os.getpid()
+    return DriverProcess(
+        socket.gethostname(),
+        machine_id(),
+        pid,
+        process_start_time(pid) or 0,
+        command_digest(),
+        execution,
+    )
+
+
+def command_digest() -> str:
+    """Return what tells this process's program and arguments from others."""
+    program = str(Path(sys.argv[0]).resolve()) if sys.argv[0] else ""
+    words = "\0".join([program, *sys.argv[1:]])
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def clean_at_exit(job_dir: Path, journal: Journal) -> None:
+    """Mark the result of the journal's attempt as clean when this process exits by itself."""
+    _dirty[job_dir] = journal
+
+
+@contextmanager
+def reporting_results() -> Iterator[None]:
+    """Leave results dirty if the program fails or is interrupted: it is to be started again."""
+    try:
+        yield
+    except BaseException as error:
+        exits = isinstance(error, SystemExit) and not error.code
+        if not exits and not isinstance(error, JobCancelledError):
+            _dirty.clear()
+        raise
+
+
+# Registered before anything that takes time at the exit, so it runs after that.
+@atexit.register
+def _mark_clean() -> None:
+    for job_dir, journal in _dirty.items():
+        try:
+            if job_dir.is_dir():
+                journal.append(ResultClean(journal.attempt or "", time.time()))
+        except (OSError, PenstockError) as error:
+            # For example, another driver has started the job meanwhile.
+            logger.debug("The result of the job in %s stays dirty: %s", job_dir, error)
