@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from penstock.common.typeinfo import Types
+from penstock.common.typeinfo import TupleTypeInfo, Types
 from penstock.connectors.contracts import source
 from penstock.connectors.contracts.builder_checks import require
 from penstock.types.serializers import edge_serializer_for
@@ -138,6 +138,9 @@ def _coerced(values: list[Any], type_info: TypeInformation | None) -> list[Any]:
         return values
     serializer = edge_serializer_for(type_info)
     coerce, write, decode = serializer.coerce, serializer.write, serializer.decode
+    if isinstance(type_info, TupleTypeInfo):
+        # As in PyFlink; elsewhere a list is no tuple, because it could still be changed.
+        values = [tuple(value) if isinstance(value, list) else value for value in values]
     return [decode(write(coerce(value, f"[{i}]"))) for i, value in enumerate(values)]
 
 

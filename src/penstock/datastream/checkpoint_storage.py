@@ -41,7 +41,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
     def get_checkpoint_path(self) -> str | None:
         """Return the directory of the metadata, None for memory."""
-        return self._path
+        return None if self._path is None else _without_slash(self._path)
 
     def get_max_state_size(self) -> int:
         """Return the setting, or Flink's default."""
@@ -82,7 +82,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     def get_checkpoint_path(self) -> str:
         """Return the directory."""
-        return self._path
+        return _without_slash(self._path)
 
     def get_min_file_size_threshold(self) -> int:
         """Return the setting, or Flink's default."""
@@ -102,6 +102,12 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         """Return the storage as configuration keys."""
         settings = Configuration().set(options.CHECKPOINT_STORAGE, "filesystem")
         return settings.set(options.CHECKPOINT_DIR, self._path)
+
+
+def _without_slash(path: str) -> str:
+    """Return a path as Flink returns it: without a slash at its end, unless it is a root."""
+    stripped = path.rstrip("/")
+    return path if not stripped or stripped.endswith(":") else stripped
 
 
 if not TYPE_CHECKING:  # so that type checkers report misspelled names

@@ -99,11 +99,17 @@ class SlotSharingGroup:
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
             """Set the cores."""
+            if not cpu_cores > 0:
+                message = f"the cores of a slot sharing group must be above 0; got {cpu_cores!r}"
+                raise InvalidJobError(message)
             self._group = replace(self._group, cpu_cores=float(cpu_cores))
             return self
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
             """Set the heap memory."""
+            if not task_heap_memory.get_bytes():
+                message = "the heap memory of a slot sharing group must be above 0"
+                raise InvalidJobError(message)
             self._group = replace(self._group, task_heap_memory=task_heap_memory)
             return self
 
@@ -142,9 +148,10 @@ class SlotSharingGroup:
         def build(self) -> SlotSharingGroup:
             """Return the group; Flink needs cores and heap memory, or no resources at all."""
             group = self._group
-            optional = (group.task_off_heap_memory, group.managed_memory, group.external_resources)
+            optional = (group.task_off_heap_memory, group.managed_memory)
             needed = (group.cpu_cores, group.task_heap_memory)
-            if any((*optional, *needed)) and not all(needed):
+            has_some = any(value is not None for value in (*optional, *needed))
+            if (has_some or group.external_resources) and None in needed:
                 message = (
                     f"slot sharing group {group.name!r} has some resources: set_cpu_cores() and "
                     "set_task_heap_memory() are needed then, or none of them"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ from penstock.datastream.streams.collecting import CloseableIterator, CollectedR
 from penstock.errors import InvalidJobError, UnknownChannelError
 from penstock.graph.job_graph import GraphSettings, build_job_graph
 from penstock.graph.plan import Plan, plan_job
+from penstock.graph.render import render_stream_graph
 from penstock.graph.transformation import OperatorKind, Transformation, Upstream
 
 if TYPE_CHECKING:
@@ -261,14 +263,14 @@ class StreamExecutionEnvironment(RuntimeSettings):
         return JobClient(self._launch(job_name), _frame)
 
     def get_execution_plan(self) -> str:
-        """Return stages, channels and chains of the program as JSON."""
-        import json
+        """Return the steps of the program as Flink's JSON plan, which is a Python literal too.
 
-        from penstock.graph.render import render_json
-
+        `penstock explain --json` prints stages and channels.
+        """
         sinks = list(self._sinks)
         try:
-            return json.dumps(render_json(self._plan(None)), indent=2)
+            # Python would read an escaped character beyond 16 bits as two.
+            return json.dumps(render_stream_graph(self._plan(None)), indent=2, ensure_ascii=False)
         finally:
             self._sinks = sinks
 

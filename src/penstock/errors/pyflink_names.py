@@ -107,16 +107,14 @@ class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
         return f"{self.name} is not in penstock: {instead}"
 
 
-class NoPyFlinkNameError(PenstockError, ImportError):
-    """A program imports a name that this module has in PyFlink but not in penstock.
+class NoPyFlinkNameError(PenstockError):
+    """A program uses a class that PyFlink has and penstock has not; importing it is no error."""
 
-    It is an ImportError, because `from ... import` hides the message of any other exception.
-    """
-
-    name: str | None
+    name: str
+    is_permanent = True
 
     def __str__(self) -> str:
-        return f"{self.name} is not in penstock: {INSTEAD[str(self.name)]}"
+        return f"{self.name} is not in penstock: {INSTEAD[self.name]}"
 
 
 class NoPyFlinkMethodError(PenstockError, AttributeError):
@@ -124,6 +122,7 @@ class NoPyFlinkMethodError(PenstockError, AttributeError):
 
     owner: str
     name: str
+    is_permanent = True
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.name} is not in penstock: {INSTEAD[str(self.name)]}"

@@ -142,7 +142,7 @@ def plan_job(graph: JobGraph) -> Plan:
             producer=StageId(stage_of[e.source]),
             consumer=StageId(stage_of[e.target]),
             source_node=e.source,
-            partitioning=_resolve(e, nodes),
+            partitioning=resolved_partitioning(e, nodes),
             consumer_parallelism=nodes[e.target].parallelism,
             max_parallelism=nodes[e.target].max_parallelism,
             input=e.input,
@@ -178,12 +178,13 @@ def _chains(node: Node, nodes: dict[int, Node]) -> bool:
     source = nodes[node.inputs[0].source]
     if not source.may_be_followed:
         return False
-    return _resolve(node.inputs[0], nodes).exchange is Exchange.FORWARD and (
+    return resolved_partitioning(node.inputs[0], nodes).exchange is Exchange.FORWARD and (
         source.parallelism == node.parallelism and not node.kind.is_keyed
     )
 
 
-def _resolve(edge: Edge, nodes: dict[int, Node]) -> Partitioning:
+def resolved_partitioning(edge: Edge, nodes: Mapping[int, Node]) -> Partitioning:
+    """Return how records are distributed on an edge, AUTO resolved."""
     if edge.partitioning.exchange is not Exchange.AUTO:
         return edge.partitioning
     same = nodes[edge.source].parallelism == nodes[edge.target].parallelism

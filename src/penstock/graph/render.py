@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors.base import plural
 from penstock.graph.job_graph import Node
-from penstock.graph.plan import Channel, Plan, Stage, side_output_label
+from penstock.graph.plan import Channel, Plan, Stage, resolved_partitioning, side_output_label
+from penstock.graph.transformation import OperatorKind
 
 
 def render_text(plan: Plan) -> str:
@@ -63,6 +65,37 @@ def render_json(plan: Plan) -> dict[str, Any]:
             for c in plan.channels
         ],
     }
+
+
+def render_stream_graph(plan: Plan) -> dict[str, Any]:
+    """Return the plan in the form of Flink's JSON plan, without None, True and False.
+
+    As there, sinks come last, and a node that is no source has predecessors.
+    """
+    nodes = {n.id: n for stage in plan.stages for n in stage.nodes}
+    in_order = sorted(nodes.values(), key=lambda n: (n.kind is OperatorKind.SINK, n.id))
+    return {"nodes": [_stream_node(node, nodes) for node in in_order]}
+
+
+def _stream_node(node: Node, nodes: Mapping[int, Node]) -> dict[str, Any]:
+    pact = {OperatorKind.SOURCE: "Data Source", OperatorKind.SINK: "Data Sink"}
+    rendered: dict[str, Any] = {
+        "id": node.id,
+        "type": node.name,
+        "pact": pact.get(node.kind, "Operator"),
+        "contents": node.description or node.name,
+        "parallelism": node.parallelism,
+    }
+    if node.inputs:
+        rendered["predecessors"] = [
+            {
+                "id": edge.source,
+                "ship_strategy": resolved_partitioning(edge, nodes).exchange.name,
+                "side": "second" if edge.input else "first",
+            }
+            for edge in node.inputs
+        ]
+    return rendered
 
 
 def render_mermaid(plan: Plan) -> str:

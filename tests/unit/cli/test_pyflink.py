@@ -97,9 +97,15 @@ def test_a_module_that_penstock_does_not_have_is_one_sentence(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("from {}.datastream.functions import SinkFunction\n", "SinkFunction is not in penstock: "),
+        (
+            "from {}.datastream.functions import SinkFunction\nSinkFunction()\n",
+            "SinkFunction is not in penstock: ",
+        ),
         ("from {}.datastream.connectors.jdbc import JdbcSink\n", "jdbc is not in penstock: "),
-        ("import {}.datastream.connectors.kafka as k\nk.Semantic\n", "Semantic is not in penstock"),
+        (
+            "import {}.datastream.connectors.kafka as k\nk.Semantic.NONE\n",
+            "Semantic is not in penstock",
+        ),
         (
             "from {}.datastream import *\nDataStream(0, ()).add_sink\n",
             "DataStream.add_sink is",

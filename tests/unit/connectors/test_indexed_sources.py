@@ -47,6 +47,14 @@ def test_typed_elements_take_the_form_of_their_type() -> None:
     assert floats == [0.10000000149011612, 1.0]
 
 
+def test_a_list_is_accepted_for_a_declared_tuple() -> None:
+    pair = Types.TUPLE([Types.STRING(), Types.INT()])
+    (tuples,) = CollectionSource([["a", 1]], pair).read_lists(SplitRange("0", 0, 1))
+    assert tuples == [("a", 1)]
+    with pytest.raises(TypeMismatchError, match=r"field '\[0\]' does not match"):
+        CollectionSource([["a"]], pair)
+
+
 def test_an_element_of_another_type_is_rejected_with_its_index() -> None:
     pair = Types.TUPLE([Types.STRING(), Types.INT()])
     with pytest.raises(TypeMismatchError) as caught:

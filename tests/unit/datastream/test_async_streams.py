@@ -199,14 +199,31 @@ def test_an_exception_is_an_error_that_names_the_record() -> None:
     assert "ZeroDivisionError" in str(raised.value)
 
 
-@pytest.mark.parametrize("result", [None, 7])
-def test_what_is_no_list_is_an_error(result: Any) -> None:
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "RuntimeError: The result of AsyncFunction cannot be none, .* of class 'Wrong'"),
+        (7, "RuntimeError: The result of AsyncFunction should be of list type, .*'Wrong'"),
+    ],
+)
+def test_what_is_no_list_is_pyflinks_error(result: Any, message: str) -> None:
     class Wrong(AsyncFunction[int, Any]):
         async def async_invoke(self, value: int) -> Any:
             return result
 
-    with pytest.raises(UserFunctionError, match=r"must return a list; got"):
+    with pytest.raises(UserFunctionError, match=message):
         collected(AsyncDataStream.ordered_wait(numbers(1), Wrong(), LONG))
+
+
+def test_no_result_is_an_error_even_if_results_may_be_retried() -> None:
+    class Wrong(AsyncFunction[int, Any]):
+        async def async_invoke(self, value: int) -> Any:
+            return None
+
+    again = AsyncRetryStrategy.fixed_delay(3, 1, lambda result: result[0] > 1, None)
+    answers = AsyncDataStream.unordered_wait_with_retry(numbers(1), Wrong(), LONG, again)
+    with pytest.raises(UserFunctionError, match="AsyncFunction cannot be none"):
+        collected(answers)
 
 
 class Unwilling(AsyncFunction[int, Any]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -303,3 +304,18 @@ def test_restart_strategies_are_equal_by_their_keys() -> None:
 def test_a_wrong_restart_strategy_is_rejected(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(OptionValueError, match=r"fixed-delay\.attempts"):
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(-1, 10))
+
+
+@pytest.mark.parametrize("storage", [FileSystemCheckpointStorage, JobManagerCheckpointStorage])
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("file://var/checkpoints/", "file://var/checkpoints"),
+        ("/checkpoints//", "/checkpoints"),
+        ("/checkpoints", "/checkpoints"),
+        ("/", "/"),
+        ("file:///", "file:///"),
+    ],
+)
+def test_the_path_of_a_storage_has_no_slash_at_its_end(storage: Any, given: str, path: str) -> None:
+    assert storage(given).get_checkpoint_path() == path

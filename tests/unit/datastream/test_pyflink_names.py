@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from penstock.common.pyflink.missing_names import MissingName
 from penstock.datastream import KeyedStream
 from penstock.errors import NoPyFlinkMethodError, NoPyFlinkModuleError, NoPyFlinkNameError
 from penstock.errors.pyflink_names import INSTEAD
@@ -57,7 +58,9 @@ def difference(line: str) -> str | None:
     for part in path.split("."):
         try:
             found = getattr(found, part)
-        except (AttributeError, ImportError):
+        except (AttributeError, ImportError, NoPyFlinkNameError):
+            return "no such name"
+        if isinstance(found, MissingName):
             return "no such name"
     return misfit(found, parameters.removesuffix(")")) if parameters else None
 
@@ -129,9 +132,12 @@ def ask(name: str) -> None:
             name = ours + name.removeprefix(theirs)
     module, _, path = name.partition(":")
     owner, _, attribute = path.rpartition(".")
+    found: Any
     if not owner:
-        exec(f"from penstock.{module} import {path}")
-    found: Any = importlib.import_module(f"penstock.{module}")
+        imported: dict[str, Any] = {}
+        exec(f"from penstock.{module} import {path}", imported)
+        imported[path]()
+    found = importlib.import_module(f"penstock.{module}")
     for part in owner.split("."):
         found = getattr(found, part)
     getattr(found.__new__(found), attribute)
@@ -158,6 +164,23 @@ def test_a_missing_name_of_pyflink_raises_an_error_with_the_alternative(
     with pytest.raises((NoPyFlinkModuleError, NoPyFlinkNameError, NoPyFlinkMethodError)) as refused:
         ask(name)
     assert str(refused.value).endswith(f" is not in penstock: {INSTEAD[key]}")
+
+
+def test_a_missing_class_can_be_imported_and_fails_when_it_is_used() -> None:
+    from penstock.datastream import connectors, functions, state_backend
+
+    missing_class: Any = state_backend.CustomStateBackend  # type: ignore[attr-defined]
+    assert missing_class is state_backend.CustomStateBackend  # type: ignore[attr-defined]
+    assert not isinstance(1, missing_class)
+    assert missing_class | None
+    with pytest.raises(NoPyFlinkNameError, match="CustomStateBackend is not in penstock"):
+        missing_class("org.example.Backend")
+    semantic: Any = connectors.kafka.Semantic  # type: ignore[attr-defined]
+    with pytest.raises(NoPyFlinkNameError, match="use DeliveryGuarantee"):
+        semantic.EXACTLY_ONCE  # noqa: B018
+    sink: Any = functions.SinkFunction  # type: ignore[attr-defined]
+    with pytest.raises(NoPyFlinkNameError, match="SinkFunction is not in penstock"):
+        type("Mine", (sink,), {})
 
 
 def test_a_class_that_pyflink_has_inside_of_another_is_rejected_by_the_class_itself() -> None:

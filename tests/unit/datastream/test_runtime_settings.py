@@ -15,7 +15,7 @@ from penstock.datastream import (
     SlotSharingGroup,
     StreamExecutionEnvironment,
 )
-from penstock.errors import InvalidJobError, OptionValueError
+from penstock.errors import InvalidJobError, NoPyFlinkNameError, OptionValueError
 from penstock.graph.render import render_json
 from tests.unit.support import collected, environment, plan_of
 
@@ -159,8 +159,10 @@ def test_what_cannot_be_done_says_what_to_do_instead(method: str, said: str) -> 
 def test_a_sink_function_says_what_to_do_instead() -> None:
     with pytest.raises(AttributeError, match="use sink_to"):
         environment().from_collection([1]).add_sink  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(ImportError, match="wraps a Java source; use from_source"):
-        from penstock.datastream import SourceFunction  # type: ignore[attr-defined]  # noqa: F401
+    from penstock.datastream import SourceFunction  # type: ignore[attr-defined]
+
+    with pytest.raises(NoPyFlinkNameError, match="wraps a Java source; use from_source"):
+        SourceFunction("org.example.Source")
 
 
 def test_python_files_are_kept_by_their_full_paths(
@@ -201,6 +203,14 @@ def test_resources_are_described_and_change_nothing() -> None:
 def test_resources_without_cores_or_heap_are_rejected_as_in_flink() -> None:
     with pytest.raises(InvalidJobError, match=r"set_cpu_cores\(\) and set_task_heap_memory\(\)"):
         SlotSharingGroup.builder("half").set_cpu_cores(1).build()
+    with pytest.raises(InvalidJobError, match=r"set_cpu_cores\(\) and set_task_heap_memory\(\)"):
+        SlotSharingGroup.builder("half").set_managed_memory(MemorySize(0)).build()
+    with pytest.raises(InvalidJobError, match="cores of a slot sharing group must be above 0"):
+        SlotSharingGroup.builder("none").set_cpu_cores(0)
+    with pytest.raises(InvalidJobError, match="heap memory of a slot sharing group must be above"):
+        SlotSharingGroup.builder("none").set_cpu_cores(1).set_task_heap_memory(MemorySize(0))
+    with pytest.raises(InvalidJobError, match="heap memory of a slot sharing group must be above"):
+        SlotSharingGroup.builder("none").set_task_heap_memory_mb(0)
     SlotSharingGroup.builder("none").build()
 
 

@@ -1,11 +1,14 @@
 """Errors for names that PyFlink has and penstock has not; they name the alternative.
 
-Modules use `missing_name_getattr` as their `__getattr__`, classes inherit `ExplainsMissingMethods`.
-For missing modules there is an import finder, the last one that Python calls.
+A missing class can be imported, because a program may import more than it uses; calling it,
+deriving from it and reading its attributes are errors. Modules use `missing_name_getattr` as their
+`__getattr__`, classes inherit `ExplainsMissingMethods`. For missing modules there is an import
+finder, the last one that Python calls.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
@@ -17,12 +20,34 @@ from penstock.errors import NoPyFlinkMethodError, NoPyFlinkModuleError, NoPyFlin
 from penstock.errors.pyflink_names import INSTEAD, instead_of_module
 
 
-def missing_name_getattr(module: str) -> Callable[[str], NoReturn]:
-    """Return the `__getattr__` of a module, which raises the error for a missing name."""
+class MissingName(type):
+    """The class of what is imported in place of a class that is missing."""
 
-    def explain(name: str) -> NoReturn:
+    def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
+        """Refuse to create an object."""
+        raise NoPyFlinkNameError(cls.__name__)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        """Refuse static methods, constants and inner classes."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NoPyFlinkNameError(cls.__name__)
+
+
+@functools.cache
+def _placeholder(name: str) -> MissingName:
+    def refuse_subclass(cls: type) -> NoReturn:
+        raise NoPyFlinkNameError(name)
+
+    return MissingName(name, (), {"__init_subclass__": classmethod(refuse_subclass)})
+
+
+def missing_name_getattr(module: str) -> Callable[[str], MissingName]:
+    """Return the `__getattr__` of a module, which returns a placeholder for a missing name."""
+
+    def explain(name: str) -> MissingName:
         if name in INSTEAD:
-            raise NoPyFlinkNameError(name)
+            return _placeholder(name)
         inner = f"{module}.{name}"
         if instead_of_module(inner) is not None:
             raise NoPyFlinkModuleError(inner)

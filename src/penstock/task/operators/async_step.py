@@ -90,11 +90,19 @@ class AsyncStep:
         try:
             results = await self._with_timeout(record)
             if not isinstance(results, Iterable):
-                message = f"async_invoke() and timeout() must return a list; got {results!r}"
-                raise TypeError(message)
+                raise RuntimeError(self._not_a_list(results))
             return list(results)
         except (Exception, SystemExit) as error:
             fail(self._step, record, error)
+
+    def _not_a_list(self, results: Any) -> str:
+        """Return the message for a result that is no list; it begins as PyFlink's does."""
+        problem = "cannot be none" if results is None else "should be of list type"
+        name = type(self._function).__name__
+        return (
+            f"The result of AsyncFunction {problem}, and {results!r} was returned: change "
+            f"async_invoke() or timeout() of class {name!r}"
+        )
 
     async def _with_timeout(self, record: Any) -> Any:
         try:
@@ -110,7 +118,11 @@ class AsyncStep:
         while True:
             try:
                 results = await self._function.async_invoke(record)
-                again = self._is_retryable_result is not None and self._is_retryable_result(results)
+                again = (
+                    self._is_retryable_result is not None
+                    and results is not None
+                    and self._is_retryable_result(results)
+                )
             except Exception as error:
                 again = self._is_retryable is not None and self._is_retryable(error)
                 if not again or not self._strategy.can_retry(attempts):
