@@ -1,5 +1,7 @@
 """What every checkpoint storage guarantees; a new one is added to `KINDS`."""
 
+import ctypes
+import errno
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -102,6 +104,80 @@ def test_of_processes_that_create_the_same_file_exactly_one_wins(kind: str, tmp_
         racer.join(60)
         assert racer.exitcode == 0
     assert sorted(n for mine in won for n in mine) == list(range(40))
+
+
+# -- local files on file systems that answer twice or have no hard links ------------------------
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path)
+
+
+def refuse_links(patch: pytest.MonkeyPatch, number: int, before: Callable[[], None]) -> None:
+    def link(*_: object) -> None:
+        before()
+        raise OSError(number, os.strerror(number))
+
+    patch.setattr(os, "link", link)
+
+
+def test_a_link_that_is_answered_twice_has_created_the_file(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    local.create("a", b"mine")
+    with pytest.raises(FileExistsError):
+        local.create("a", b"mine")
+    assert local.read("a") == b"mine"
+
+
+def test_a_link_that_another_writer_has_won_is_refused(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_links(monkeypatch, errno.EEXIST, lambda: local.replace("a", b"theirs"))
+    with pytest.raises(FileExistsError):
+        local.create("a", b"mine")
+    assert local.read("a") == b"theirs"
+
+
+NO_LINKS = [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS]
+
+
+@pytest.mark.parametrize("number", NO_LINKS)
+def test_a_file_is_created_without_hard_links(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    refuse_links(monkeypatch, number, lambda: None)
+    local.create("a", b"mine")
+    assert local.read("a") == b"mine"
+    assert [path.name for path in local.root.iterdir()] == ["a"]
+
+
+def test_without_hard_links_another_writers_file_is_not_overwritten(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_links(monkeypatch, errno.EPERM, lambda: local.replace("a", b"theirs"))
+    with pytest.raises(FileExistsError):
+        local.create("a", b"mine")
+    assert local.read("a") == b"theirs"
+    assert [path.name for path in local.root.iterdir()] == ["a"]
+
+
+def test_a_file_system_without_any_way_to_create_a_file_once_is_refused(
+    local: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_links(monkeypatch, errno.EPERM, lambda: None)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    with pytest.raises(OSError, match=r"neither hard links nor .* choose another directory"):
+        local.create("a", b"mine")
+    assert not list(local.root.iterdir())
 
 
 class Killed(BaseException):

@@ -20,6 +20,7 @@ from penstock.checkpoint.storage.journal import Journal
 from penstock.common.config.checkpoint_options import FRESH
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.errors import JobAlreadyRunningError, UnwritablePathError
 from penstock.graph.plan import Plan
 from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
@@ -168,7 +169,10 @@ def _program(plan: Plan) -> JobFacts:
 def _make(directory: Path) -> None:
     """Create a directory that only its owner may enter, or let only its owner enter it."""
     try:
-        directory.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+        if not directory.is_dir():
+            make_directory(directory.parent)
+            directory.mkdir(_OWNER_ONLY, exist_ok=True)
+            sync_directory(directory.parent)
         facts = directory.stat()
         # Not that of another user, who may have reasons, and lets this user use it.
         if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:

@@ -6,6 +6,8 @@ themselves, not through it.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 import uuid
@@ -14,9 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from penstock.connectors.staging.durable_files import sync_directory
+from penstock.connectors.staging.durable_files import make_directory, sync_directory
 
 _STAGED = ".staged-"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+"""Errors of file systems without hard links."""
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
 
 
 class Storage(ABC):
@@ -30,6 +36,10 @@ class Storage(ABC):
     @abstractmethod
     def create(self, path: str, data: bytes) -> None:
         """Write a file that does not exist; if several try at once, exactly one wins.
+
+        A request that is sent again because its answer was lost finds the file that it has created
+        itself. An implementation recognises that by the content, so the content must be unique to
+        the writer wherever it matters who wins.
 
         Raises:
             FileExistsError: if it exists.
@@ -71,8 +81,9 @@ class Storage(ABC):
 class LocalStorage(Storage):
     """A directory on this machine, or one that all machines mount.
 
-    A file is written under a hidden name and then linked (create) or renamed (replace). Hidden
-    files that a killed process has left are never listed.
+    A file is written under a hidden name and then linked (create) or renamed (replace). Without
+    hard links, create renames it only if the name is free. Hidden files that a killed process has
+    left are never listed.
     """
 
     def __init__(self, root: Path) -> None:
@@ -84,7 +95,12 @@ class LocalStorage(Storage):
         if target.exists():
             raise FileExistsError(target)
         with self._staged(target, data) as staged:
-            os.link(staged, target)
+            try:
+                _name_if_absent(staged, target)
+            except (FileExistsError, FileNotFoundError):
+                # NFS and FUSE may send a request twice: then the first one has created the file.
+                if not _has_content(target, data):
+                    raise
         sync_directory(target.parent)
 
     def replace(self, path: str, data: bytes) -> None:
@@ -132,7 +148,7 @@ class LocalStorage(Storage):
 
     @contextmanager
     def _staged(self, target: Path, data: bytes) -> Iterator[Path]:
-        _make_directory(target.parent)
+        make_directory(target.parent)
         staged = target.with_name(f"{_STAGED}{uuid.uuid4().hex}")
         try:
             with staged.open("xb") as file:
@@ -144,10 +160,34 @@ class LocalStorage(Storage):
             staged.unlink(missing_ok=True)
 
 
-def _make_directory(directory: Path) -> None:
-    """Create a directory and its parents, so that they survive a loss of power, too."""
-    if directory.is_dir():
-        return
-    _make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
-    sync_directory(directory.parent)
+def _name_if_absent(staged: Path, target: Path) -> None:
+    try:
+        os.link(staged, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _rename_if_absent(staged, target)
+
+
+def _rename_if_absent(source: Path, target: Path) -> None:
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    number = errno.ENOSYS
+    if rename is not None:
+        paths = _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target)
+        if rename(*paths, _RENAME_NOREPLACE) == 0:
+            return
+        number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        message = (
+            "the file system has neither hard links nor renameat2(RENAME_NOREPLACE), so two "
+            "drivers could overwrite each other's files; choose another directory"
+        )
+        raise OSError(errno.EOPNOTSUPP, message, str(target))
+    raise OSError(number, os.strerror(number), str(target))
+
+
+def _has_content(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return False

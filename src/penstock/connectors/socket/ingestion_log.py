@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
 from penstock.connectors.contracts.source import CHUNK_RECORDS
-from penstock.connectors.staging.durable_files import sync_directory
+from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.errors import CorruptIngestionLogError, LockedIngestionLogError
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class IngestionLog:
         self._segment_blocks = segment_blocks
         self._file: BinaryIO | None = None
         self._bytes = self._blocks = 0
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         self._lock = _locked(directory)
         segments = _segments(directory)
         self.begin = self.end = segments[0][0] if segments else 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.checkpoint.shared_state_registry import StateFilesLease
+from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptStateError
 from penstock.graph.plan import Stage
@@ -37,6 +38,8 @@ from penstock.task.messages import Acknowledgement
 logger = logging.getLogger("penstock.job")
 
 _VERIFIED_AT_ONCE = 4
+_DIRECTORIES_ABOVE = 3
+"""Above the state files of a subtask: those of its operator, of all state, and of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,10 @@ class StageState:
             if file.name in known:
                 check_exists(location, file)
         self._backend.sync(location, ref, known)
+        if ref.files and not before:
+            # Its first files: tasks have created their directory, and may have created those above.
+            for directory in list(location.shared_dir.parents)[:_DIRECTORIES_ABOVE]:
+                sync_directory(directory)
         self._backend.verify(location, ref, known)
         self._verified[subtask] = {f.name for f in ref.files}
         new = sum(f.size for f in ref.files if f.name not in before)
@@ -197,6 +204,8 @@ class StageState:
             return []
         head = self._stage.head
         now = int(self._clock() * 1000)
+        # Tasks would create it, too, but without syncing the directories above it.
+        make_directory(target)
         operator = SavedOperator(head.uid, self.key_type, head.max_parallelism)
         backend = self._settings.backend
         work = [

@@ -235,6 +235,21 @@ def test_a_driver_is_not_fenced_by_its_own_failed_write(tmp_path: Path, fails: s
     assert ids == ([2] if fails == "before" else [1, 2])
 
 
+def test_a_driver_is_not_fenced_by_its_own_entry_that_is_linked_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    journal = taken(tmp_path, "a1")
+    assert [journal.append(completed(n)) for n in (1, 2)] == [2, 3]
+    assert [c.checkpoint for c in open_journal(tmp_path).state().completed] == [1, 2]
+
+
 def test_crash_points_lie_on_both_sides_of_an_append(tmp_path: Path) -> None:
     class Died(Exception):
         pass
