@@ -12,7 +12,7 @@ from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
 from penstock.errors import CorruptJournalError
-from penstock.recovery.lease import Alive, DriverStatus, Free, Owner, driver_status
+from penstock.recovery.lease import Alive, DriverStatus, Free, Owner, driver_status, read_owner
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
@@ -47,6 +47,8 @@ class JobOverview(msgspec.Struct, frozen=True):
     started: float | None
     """When the newest attempt started."""
     last_checkpoint: LastCheckpoint | None
+    unreadable: list[str] = []
+    """The files in the job's directory, and lines in them, that are left out: they are damaged."""
 
     @property
     def is_over(self) -> bool:
@@ -92,6 +94,8 @@ def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview
         state = None
     owner: Owner | None = getattr(driver, "owner", None)
     last = None if state is None else state.last_attempt
+    history = History(job.storage)
+    last_checkpoint = _last_checkpoint(history)
     return JobOverview(
         id=job.key,
         name=job_name(job),
@@ -101,7 +105,8 @@ def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview
         attempts=0 if state is None else state.attempts_so_far,
         attempt=None if last is None else last.attempt,
         started=None if last is None else last.time,
-        last_checkpoint=_last_checkpoint(History(job.storage)),
+        last_checkpoint=last_checkpoint,
+        unreadable=_unreadable(job, history),
     )
 
 
@@ -109,6 +114,15 @@ def job_name(job: JobDir) -> str:
     """Return the name of a job, or its id if the name is not known."""
     facts = job.read_facts()
     return job.key if facts is None else facts.name
+
+
+def _unreadable(job: JobDir, history: History) -> list[str]:
+    damaged = set(history.unreadable)
+    if job.job.exists() and job.read_facts() is None:
+        damaged.add(job.job.name)
+    if job.driver.exists() and read_owner(job) is None and job.driver.exists():
+        damaged.add(job.driver.name)
+    return sorted(damaged)
 
 
 def is_savepoint(record: CheckpointStats) -> bool:

@@ -9,14 +9,27 @@ import click
 import msgspec
 
 from penstock.common.text.memory_sizes import size as size
+from penstock.common.text.tolerant_json import encode_json, representable
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _GAP = "  "
+_NAMES_SHOWN = 5
 
 
 def echo(facts: object, as_json: bool, text: Callable[[], str]) -> None:
     """Print facts as JSON or as text."""
-    click.echo(msgspec.json.format(msgspec.json.encode(facts)).decode() if as_json else text())
+    click.echo(
+        msgspec.json.format(encode_json(facts)).decode() if as_json else representable(text())
+    )
+
+
+def warn_unreadable(where: str, names: Collection[str]) -> None:
+    """Tell the user which damaged files and lines are not shown."""
+    if names:
+        shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        message = f"Warning: not shown, because it cannot be read: {shown}{more} in {where}"
+        click.echo(representable(message), err=True)
 
 
 def table(rows: Sequence[Mapping[str, str]], numbers: Collection[str], indent: str = "") -> str:
@@ -59,4 +72,7 @@ def ago(then: float, now: float) -> str:
 
 def clock(then: float) -> str:
     """Return a point in time, in the local time zone."""
-    return datetime.fromtimestamp(then).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(then).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{then:g} s"  # from a damaged file

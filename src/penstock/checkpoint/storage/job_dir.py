@@ -207,7 +207,22 @@ def jobs_in(directory: Path) -> list[JobDir]:
     if not directory.is_dir():
         return []
     jobs = (JobDir(directory, JobKey(path.name)) for path in sorted(directory.iterdir()))
-    return [job for job in jobs if job.job.is_file() or job.journal.is_dir()]
+    return [job for job in jobs if _is_job(job)]
+
+
+def inaccessible_in(directory: Path) -> list[str]:
+    """Return the names in a checkpoint directory that may be jobs of other users."""
+    if not directory.is_dir():
+        return []
+    directories = (path for path in directory.iterdir() if path.is_dir())
+    return sorted(p.name for p in directories if not os.access(p, os.R_OK | os.X_OK))
+
+
+def _is_job(job: JobDir) -> bool:
+    try:
+        return job.job.is_file() or job.journal.is_dir()
+    except OSError:
+        return False  # only its owner may look into it
 
 
 def find_job(directory: Path, name_or_id: str) -> JobDir:

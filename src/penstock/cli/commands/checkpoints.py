@@ -19,7 +19,7 @@ from penstock.checkpoint.history import (
 from penstock.checkpoint.storage.job_dir import PlannedStep
 from penstock.cli.job_overview import JobOverview, is_savepoint
 from penstock.cli.options import SelectedJob, job_argument, json_option
-from penstock.cli.output import clock, duration, echo, size, table
+from penstock.cli.output import clock, duration, echo, size, table, warn_unreadable
 from penstock.common.job_status import JobStatus
 from penstock.errors.base import plural
 
@@ -52,7 +52,8 @@ def checkpoints(job: SelectedJob, checkpoint: int | None, last: int, as_json: bo
     if checkpoint is not None:
         found = history.checkpoint(checkpoint)
         if found is None:
-            message = f"Job {job.id} has no record of checkpoint {checkpoint}."
+            what = "a damaged record" if history.unreadable else "no record"
+            message = f"Job {job.id} has {what} of checkpoint {checkpoint}."
             raise click.ClickException(message)
         record = _current(found, job_now)
         echo(record, as_json, lambda: _one(record, steps))
@@ -64,6 +65,7 @@ def checkpoints(job: SelectedJob, checkpoint: int | None, last: int, as_json: bo
         history.exceptions()[::-1],
     )
     echo(facts, as_json, lambda: _all(facts, steps, last))
+    warn_unreadable(job_now.path, {*job_now.unreadable, *history.unreadable})
 
 
 def _current(record: CheckpointStats, job: JobOverview) -> CheckpointStats:
@@ -108,7 +110,7 @@ def _row(record: CheckpointStats, steps: list[PlannedStep]) -> dict[str, str]:
         "ID": str(record.id),
         "STATUS": record.status,
         "KIND": record.kind,
-        "BARRIERS": BarrierHandling(record.barriers).label,
+        "BARRIERS": _barriers(record),
         "ACKNOWLEDGED": _acknowledged(record, steps),
         "TRIGGER TIME": clock(record.triggered),
         "END TO END": duration(record.duration_s),
@@ -117,6 +119,13 @@ def _row(record: CheckpointStats, steps: list[PlannedStep]) -> dict[str, str]:
         "NEW SIZE": size(record.new_bytes) if _is_completed(record) else "-",
         "FULL SIZE": size(record.full_bytes) if _is_completed(record) else "-",
     }
+
+
+def _barriers(record: CheckpointStats) -> str:
+    try:
+        return BarrierHandling(record.barriers).label
+    except ValueError:
+        return record.barriers  # of another version, or damaged
 
 
 def _acknowledged(record: CheckpointStats, steps: list[PlannedStep]) -> str:
@@ -185,7 +194,7 @@ def _restore(recovery: Recovery) -> list[str]:
 def _one(record: CheckpointStats, steps: list[PlannedStep]) -> str:
     is_pending = record.status is CheckpointStatus.PENDING
     took = f"{'has taken' if is_pending else 'took'} {duration(record.duration_s)}"
-    barriers = BarrierHandling(record.barriers).label
+    barriers = _barriers(record)
     lines = [
         f"checkpoint {record.id}: {record.status}, {record.kind}, attempt {record.attempt}",
         f"triggered {clock(record.triggered)}, {took}, barriers {barriers}",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from penstock.checkpoint.storage.job_dir import jobs_in
+from penstock.checkpoint.storage.job_dir import inaccessible_in, jobs_in
 from penstock.cli.job_overview import JobOverview, overview
 from penstock.cli.options import CommandSettings, directory_options, json_option
-from penstock.cli.output import ago, clock, echo, size, table
+from penstock.cli.output import ago, clock, echo, size, table, warn_unreadable
 
 _STATUSES = """\b
 RUNNING    a driver is running it
@@ -50,6 +50,9 @@ def list_jobs(
         return "\n".join(lines)
 
     echo(shown, as_json, text)
+    for job in shown:
+        warn_unreadable(job.path, job.unreadable)
+    warn_unreadable(str(settings.directory), inaccessible_in(settings.directory))
 
 
 def _row(job: JobOverview, now: float) -> dict[str, str]:
