@@ -55,7 +55,8 @@ from penstock.datastream import CoMapFunction, CountWindow, GlobalWindow, TimeWi
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer
 from penstock.datastream.window import ContinuousEventTimeTrigger, CountTrigger, operation
 from penstock.graph import transformation
-from penstock.ids import OperatorUid
+from penstock.ids import AttemptId, OperatorUid
+from penstock.job.input import read_progress
 from penstock.job.stage import manifest
 from penstock.recovery import control, lease
 from penstock.savepoint import layout as savepoint_layout
@@ -582,10 +583,26 @@ def test_texts_that_name_the_first_start_of_a_kafka_source_stay() -> None:
 
 
 def test_what_a_broker_was_told_to_forget_stays(tmp_path: Path) -> None:
-    mark = acknowledgement_mark.AcknowledgementMark(tmp_path)
-    mark.write(acknowledgement_mark.SnapshotPoint("job", "a1", 5))
-    written = (tmp_path / "acknowledged.json").read_bytes()
+    mark = acknowledgement_mark.AcknowledgementMark(tmp_path, "a1")
+    point = acknowledgement_mark.SnapshotPoint("job", "a1", 5)
+    mark.write(point)
+    written = (tmp_path / "acknowledged-a1.json").read_bytes()
     assert written == b'{"job":"job","attempt":"a1","position":5}'
+    # Before each attempt had a file of its own.
+    (tmp_path / "acknowledged-a1.json").rename(tmp_path / "acknowledged.json")
+    assert mark.read() == point
+
+
+def test_where_an_at_most_once_job_has_read_to_stays(tmp_path: Path) -> None:
+    attempt = AttemptId("a2")
+    progress = read_progress.ReadProgress(tmp_path, OperatorUid("in"), attempt, lambda: None)
+    (tmp_path / "progress").mkdir()
+    # Before each attempt had a file of its own.
+    (tmp_path / "progress" / "in.json").write_bytes(b'{"a":3}')
+    assert progress.read() == {"a": 3}
+    progress.write({"a": 5})
+    assert (tmp_path / "progress" / "in" / "a2.json").read_bytes() == b'{"a":5}'
+    assert progress.read() == {"a": 5}
 
 
 def test_what_a_job_leaves_in_postgresql_stays() -> None:

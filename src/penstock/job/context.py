@@ -73,5 +73,7 @@ class AttemptContext:
     endpoints: Mapping[ChannelId, ChannelEndpoints]
     on_completed: Callable[[CompletedCheckpoint], None]
     report: ReportListener
+    check_owner: Callable[[], None]
+    """Raises `FencedError` if another driver has taken the job; see `Lease.check`."""
     signals: JobSignals = field(default_factory=JobSignals)
     alignment: WatermarkAlignmentGroup = field(default_factory=WatermarkAlignmentGroup)

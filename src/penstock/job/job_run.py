@@ -62,7 +62,11 @@ class JobRun:
         self._starter = AttemptStarter(context, self._store, self.statistics.add)
         self._is_resumable = context.checkpoints.directory is not None
         """Whether checkpoints survive the driver."""
-        self._requests = RequestServer(Control(self._dir), self) if self._is_resumable else None
+        self._store.lease.on_lost = self._end_fenced
+        control = Control(self._dir)
+        self._requests = (
+            RequestServer(control, self, self._store.lease) if self._is_resumable else None
+        )
         self._restarts: list[Restart] = []
         self._running: RunningAttempt | None = None
         self._end_requested = threading.Event()
@@ -199,6 +203,27 @@ class JobRun:
         # A request to end that came during the start has found no attempt to end.
         if self._end_requested.is_set():
             self._end_attempt(kill=self._killed)
+        # The same holds for the loss of the lease.
+        if (lost := self._store.lease.lost) is not None:
+            self._end_fenced(lost)
+
+    def _fenced(self, failure: BaseException) -> errors.FencedError | None:
+        """Return why the job must not go on in this driver, None if it may."""
+        if isinstance(failure, errors.FencedError):
+            return failure
+        try:
+            self._store.lease.check()
+        except errors.FencedError as fenced:
+            return fenced
+        except OSError:
+            pass  # the next attempt appends to the journal, or fails
+        return None
+
+    def _end_fenced(self, lost: errors.FencedError) -> None:
+        """End the attempt, because another driver has taken the job; called by any thread."""
+        running = self._running
+        if running is not None:
+            running.attempt.fail(lost)
 
     def _run(self) -> None:
         try:
@@ -229,6 +254,10 @@ class JobRun:
         detected = time.time()
         self._close_attempt()
         while True:
+            # A driver that was replaced may fail in any way. The history is not its own any more.
+            if (fenced := self._fenced(failure)) is not None:
+                self._fail(fenced)
+                return False
             reason = message_of(failure)
             self._record_exception(failure, reason)
             now = time.time()

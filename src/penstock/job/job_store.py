@@ -39,7 +39,7 @@ class JobStore:
         )
         self.journal = Journal(self._dir.storage, self._dir.key)
         self.retained = RetainedSnapshots(self._dir, self.journal)
-        self.lease = Lease(self._dir, context.checkpoints.heartbeat_interval_s)
+        self.lease = Lease(self._dir, context.checkpoints.heartbeat_interval_s, self.journal)
 
     def checkpoints(
         self, attempt: AttemptId, lineage: str, restored: int = 0

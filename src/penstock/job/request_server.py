@@ -8,8 +8,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
-from penstock.errors import PenstockError
+from penstock.errors import FencedError, PenstockError
 from penstock.recovery import control
+from penstock.recovery.lease import Lease
 
 if TYPE_CHECKING:
     from penstock.job.job_run import JobRun
@@ -22,13 +23,14 @@ _POLL_S = 0.25
 class RequestServer:
     """Polls for requests while the job runs, serves each one once, and answers when it is done."""
 
-    def __init__(self, control: control.Control, job: JobRun) -> None:
+    def __init__(self, control: control.Control, job: JobRun, lease: Lease) -> None:
         self._control = control
         self._job = job
         self._served: set[str] = set()
         """Requests that are being served: their answer may take as long as a savepoint."""
         self._problem = ""
         """Why requests could not be read the last time; logged when it changes."""
+        self._lease = lease
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
 
@@ -65,7 +67,10 @@ class RequestServer:
     def _pending(self) -> list[tuple[control.RequestId, control.Request]] | None:
         """Return the open requests; None if they cannot be read now."""
         try:
+            self._lease.check()
             pending = self._control.pending()
+        except FencedError:
+            return None  # requests are for the next driver now
         except Exception as error:
             if str(error) != self._problem:
                 logger.warning("Requests to this job cannot be read: %s", error)
@@ -111,7 +116,11 @@ class RequestServer:
 
     def _reply(self, id_: control.RequestId, answer: control.Answer) -> None:
         try:
+            # The next driver has answered what this one left open, and serves what came later.
+            self._lease.check()
             self._control.reply(id_, answer)
+        except FencedError as error:
+            logger.warning("A request to this job is not answered: %s", error)
         except OSError as error:
             logger.warning("A request to this job cannot be answered: %s", error)
 

@@ -2,7 +2,7 @@
 
 It keeps a second driver from starting by mistake, and lets a new one start at once if the old one
 is known to be dead. It does not fence: if two drivers both believe that they run the job, the
-journal decides.
+journal decides. But it is how a driver that was suspended and replaced finds out, and stops.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.journal import Journal
 from penstock.common.text.tolerant_json import decode_json
-from penstock.errors import JobAlreadyRunningError
+from penstock.errors import FencedError, JobAlreadyRunningError
 from penstock.ids import attempt_number
 
 logger = logging.getLogger("penstock.recovery")
@@ -137,28 +138,60 @@ class Lease:
     """This process's lease on a job: a file that a thread rewrites every `interval_s`.
 
     A driver takes it in every attempt, after it has won the journal, and releases it when the job
-    is over. A process that is killed leaves the file.
+    is over. A process that is killed leaves the file. `on_lost` is called, once and by the
+    heartbeat thread, when another driver has taken the job.
     """
 
     def __init__(
-        self, job_dir: JobDir, interval_s: float, clock: Callable[[], float] = time.time
+        self,
+        job_dir: JobDir,
+        interval_s: float,
+        journal: Journal | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job_dir = job_dir
         self._interval_s = interval_s
+        self._journal = journal
         self._clock = clock
+        self._monotonic = monotonic
+        self._renewed = 0.0
+        self.on_lost: Callable[[FencedError], None] = _ignore
         # The job takes and releases, the heartbeat thread rewrites.
         self._lock = threading.Lock()
         self._attempt = ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self.is_lost = False
+        self.lost: FencedError | None = None
+        """Set when another driver has taken the job."""
+
+    @property
+    def is_lost(self) -> bool:
         """Whether another driver has taken the job; the journal will fence this one."""
+        return self.lost is not None
+
+    def check(self) -> None:
+        """Raise if another driver has taken the job; any thread calls it before it has an effect.
+
+        Costs nothing while heartbeats are on time: no other driver takes over before the heartbeat
+        timeout, which is longer than the interval. A late heartbeat means that this process may
+        have been suspended: then the journal is read. The process may also be suspended right
+        after this: what follows must be harmless by its name or by the journal.
+
+        Raises:
+            FencedError: if another driver has taken the job.
+        """
+        if self.lost is not None:
+            raise self.lost
+        is_late = self._monotonic() - self._renewed > self._interval_s
+        if is_late and self._journal is not None:
+            self._journal.check_tail()
 
     def take(self, attempt: str) -> None:
         """Write the lease for an attempt, and keep rewriting it."""
         with self._lock:
             self._attempt = attempt
-            self.is_lost = False
+            self.lost = None
             self._write()
             if self._thread is None or not self._thread.is_alive():
                 self._stop.clear()
@@ -181,12 +214,15 @@ class Lease:
             try:
                 with self._lock:
                     owner = read_owner(self._job_dir)
-                    if owner is not None and self._is_newer(owner):
-                        self.is_lost = True
-                        return
-                    self._write()
+                    if owner is None or not self._is_newer(owner):
+                        self._write()
+                        continue
+                    self.lost = FencedError(self._job_dir.key, self._attempt, owner.attempt)
             except OSError as error:
                 logger.warning("cannot renew the lease of job %s: %s", self._job_dir.key, error)
+            else:
+                self.on_lost(self.lost)
+                return
 
     def _is_newer(self, owner: Owner) -> bool:
         # A lease of this process with another attempt is damaged, and is written again.
@@ -194,7 +230,9 @@ class Lease:
         return not is_own and owner.attempt_number > (attempt_number(self._attempt) or 0)
 
     def _write(self) -> None:
+        began = self._monotonic()
         self._job_dir.storage.replace(self._job_dir.driver.name, msgspec.json.encode(self._owner()))
+        self._renewed = began
 
     def _owner(self) -> Owner:
         pid = os.getpid()
@@ -244,3 +282,7 @@ def machine_id() -> str:
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
+
+
+def _ignore(lost: FencedError) -> None:
+    """Stand in for `on_lost` until a job sets it."""

@@ -15,6 +15,7 @@ from penstock.ids import JobKey
 from penstock.job.job_run import JobRun
 from penstock.job.request_server import RequestServer
 from penstock.recovery.control import Cancel, Checkpoint, Control, Metrics, Savepoint
+from penstock.recovery.lease import Lease
 
 
 class FakeJob:
@@ -44,7 +45,7 @@ def job(tmp_path: Path) -> JobDir:
 
 
 def server_of(job: JobDir, fake: FakeJob) -> RequestServer:
-    return RequestServer(Control(job), cast(JobRun, fake))
+    return RequestServer(Control(job), cast(JobRun, fake), Lease(job, 60.0))
 
 
 def bad_files(job: JobDir) -> None:

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
-from penstock.errors import JobAlreadyRunningError
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import AttemptStarted
+from penstock.errors import FencedError, JobAlreadyRunningError
 from penstock.ids import JobKey
 from penstock.recovery.lease import (
     Alive,
@@ -28,6 +30,7 @@ from penstock.recovery.lease import (
     read_owner,
     refuse_second_driver,
 )
+from penstock.testing import ManualClock
 
 TIMEOUT_S = 50.0
 HOLDER = """
@@ -159,6 +162,41 @@ def test_a_lease_that_cannot_be_written_is_tried_again(
     job.driver.rmdir()
     wait_until(job.driver.is_file)
     lease.release()
+
+
+def test_a_driver_whose_heartbeat_is_late_reads_the_journal(job: JobDir) -> None:
+    journal, successor = (Journal(job.storage, job.key) for _ in range(2))
+    journal.append(AttemptStarted(attempt="a1", time=0.0, host="h", pid=1))
+    clock = ManualClock(100.0)
+    lease = Lease(job, 60.0, journal, monotonic=clock)
+    lease.take("a1")
+    successor.state()
+    successor.append(AttemptStarted(attempt="a2", time=0.0, host="h", pid=2))
+    # Nobody can have taken over before the heartbeat timeout, which is longer than the interval.
+    clock.advance(60.0)
+    lease.check()
+    clock.advance(0.1)
+    with pytest.raises(FencedError, match="a2"):
+        lease.check()
+    lease.release()
+
+
+def test_a_driver_that_lost_its_lease_is_told_once_and_fails_every_check(job: JobDir) -> None:
+    lost: list[FencedError] = []
+    lease = Lease(job, 0.01)
+    lease.on_lost = lost.append
+    lease.take("a1")
+    successor = msgspec.json.encode(owner(attempt="a2"))
+
+    def is_noticed() -> bool:
+        job.storage.replace("driver.json", successor)
+        return bool(lost)
+
+    wait_until(is_noticed)
+    with pytest.raises(FencedError, match="a2"):
+        lease.check()
+    lease.release()
+    assert len(lost) == 1
 
 
 # -- other processes ----------------------------------------------------------------------------

@@ -78,6 +78,7 @@ class CommitExecutor:
             if self._has_failed or self._closing.is_set():
                 return
             try:
+                self._store.check_tail()
                 committer.notify_checkpoint_complete()
             except Exception as error:
                 message = "Sink %s: notify_checkpoint_complete() failed, commits are done: %s"
@@ -98,6 +99,7 @@ class CommitExecutor:
             if uid not in self._committers:
                 continue
             try:
+                self._store.check_tail()
                 self._committers[uid].discard(output.discarded, output.retained)
             except Exception:
                 name = self._names[uid]
@@ -113,6 +115,7 @@ class CommitExecutor:
         reach(CrashPoint.SINK_COMMITS_STARTED)
         for uid, pending in committables.items():
             ordered = sorted(pending, key=lambda c: c.checkpoint)
+            self._store.check_tail()
             commit_all(
                 self._committers[uid],
                 [c.data for c in ordered],
@@ -131,3 +134,5 @@ class CommitExecutor:
 
     def _pause(self, retry: int) -> None:
         self._closing.wait(seconds_before_retry(retry))
+        # Another driver may have taken the job, and commits the same.
+        self._store.check_tail()

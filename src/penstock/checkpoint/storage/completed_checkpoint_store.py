@@ -210,6 +210,10 @@ class CompletedCheckpointStore:
             if checkpoint not in self._retained:
                 self._dir.delete_checkpoint(checkpoint)
 
+    def check_tail(self) -> None:
+        """Make sure that no other driver has taken the job; see `Journal.check_tail`."""
+        self._journal.check_tail()
+
     def commits_started(self, checkpoint: CheckpointId) -> None:
         """Enter in the journal that sinks may commit from now on."""
         self._journal.append(CommitsStarted(checkpoint, self._attempt, self._clock()))

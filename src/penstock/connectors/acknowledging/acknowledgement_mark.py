@@ -9,7 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.connectors.staging.durable_files import make_directory, sync_directory, write_file
+from penstock.connectors.staging.durable_files import make_directory, replace_file
+from penstock.ids import is_no_later
+
+_PREFIX = "acknowledged-"
 
 
 class SnapshotPoint(msgspec.Struct, frozen=True):
@@ -33,29 +36,40 @@ class SnapshotPoint(msgspec.Struct, frozen=True):
 
 
 class AcknowledgementMark:
-    """A durable file in the source's directory, written before any acknowledgement is sent."""
+    """A durable file in the source's directory, written before any acknowledgement is sent.
 
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / "acknowledged.json"
+    Each attempt has a file of its own, and the latest point of all files counts: a driver that was
+    suspended while its successor continued cannot move the mark back.
+    """
+
+    def __init__(self, directory: Path, attempt: str) -> None:
+        self._directory = directory
+        self._attempt = attempt
 
     def read(self) -> SnapshotPoint | None:
-        """Return the stored point; None if there is none."""
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=SnapshotPoint)
-        except FileNotFoundError:
-            return None
+        """Return the latest point that any attempt has stored; None if there is none."""
+        latest: SnapshotPoint | None = None
+        # Versions that had one file for all attempts wrote acknowledged.json.
+        for path in [self._directory / "acknowledged.json", *self._marks().values()]:
+            try:
+                point = msgspec.json.decode(path.read_bytes(), type=SnapshotPoint)
+            except FileNotFoundError:
+                continue
+            if latest is None or not point.is_before(latest):
+                latest = point
+        return latest
 
     def write(self, point: SnapshotPoint) -> None:
-        """Store that everything before a point may be acknowledged from now on.
-
-        The mark never moves back: a driver may have been suspended while its successor continued.
-        """
+        """Store that everything before a point may be acknowledged from now on."""
         current = self.read()
         if current is not None and point.is_before(current):
             return
-        make_directory(self._path.parent)
-        # A name per attempt: a suspended driver may write at the same time.
-        new = self._path.with_suffix(f".{point.attempt}-new")
-        write_file(new, msgspec.json.encode(point), "wb")
-        new.replace(self._path)
-        sync_directory(self._path.parent)
+        make_directory(self._directory)
+        replace_file(self._directory / f"{_PREFIX}{self._attempt}.json", msgspec.json.encode(point))
+        for attempt, path in self._marks().items():
+            if attempt != self._attempt and is_no_later(attempt, self._attempt):
+                path.unlink(missing_ok=True)
+
+    def _marks(self) -> dict[str, Path]:
+        found = self._directory.glob(f"{_PREFIX}*.json")
+        return {path.stem.removeprefix(_PREFIX): path for path in found}

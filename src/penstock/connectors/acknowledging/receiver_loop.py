@@ -12,6 +12,7 @@ from penstock.connectors.acknowledging.delivery_tracker import DeliveryTracker
 from penstock.connectors.acknowledging.received_log import ReceivedLog
 from penstock.connectors.acknowledging.receiver import Receiver
 from penstock.connectors.acknowledging.seen_ids import DeliveryId
+from penstock.errors import FencedError
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class ReceiverLoop:
         log: ReceivedLog,
         max_unacknowledged: int,
         wake: Callable[[], None],
+        check_owner: Callable[[], None],
     ) -> None:
         self.error: Exception | None = None
         self.has_ended = False
@@ -46,6 +48,7 @@ class ReceiverLoop:
         self._log = log
         self._max_unacknowledged = max_unacknowledged
         self._wake = wake
+        self._check_owner = check_owner
         self._stopping = threading.Event()
         self._stalled_since: float | None = None
         self._has_warned = False
@@ -68,6 +71,7 @@ class ReceiverLoop:
 
     def step(self, timeout: float = _RECEIVE_SECONDS) -> None:
         """Acknowledge what is due, then receive."""
+        self._check_owner()
         self._acknowledge_checkpointed()
         self._extend()
         capacity = self._max_unacknowledged - self._tracker.unacknowledged
@@ -94,12 +98,15 @@ class ReceiverLoop:
     def _finish(self) -> None:
         try:
             if self.error is None:
+                self._check_owner()
                 if not self._acknowledge_checkpointed():
                     _log.warning(
                         "The broker has not confirmed the last acknowledgements: redelivered "
                         "messages are dropped by a restored job, but not by one that starts fresh"
                     )
                 self._receiver.reject(self._tracker.not_checkpointed())
+        except FencedError:
+            pass  # the next driver receives and acknowledges
         except Exception:
             _log.warning("Sending the last acknowledgements failed", exc_info=True)
         finally:

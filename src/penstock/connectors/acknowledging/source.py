@@ -126,7 +126,7 @@ class _Enumerator(SourceEnumerator):
         self._context = context
         # Several jobs may share a directory that the user has set.
         self._directory = context.work_dir / context.job
-        self._mark = AcknowledgementMark(self._directory)
+        self._mark = AcknowledgementMark(self._directory, context.attempt)
         self._seen = SeenIds(context.clock, source.redelivery_horizon)
         self._tracker = DeliveryTracker(self._seen)
         self._restored: _State | None = None
@@ -153,7 +153,9 @@ class _Enumerator(SourceEnumerator):
         except BaseException:
             receiver.close()
             raise
-        self._loop = ReceiverLoop(receiver, self._tracker, log, limit, self._context.wake)
+        self._loop = ReceiverLoop(
+            receiver, self._tracker, log, limit, self._context.wake, self._context.check_owner
+        )
         self._loop.start()
 
     def plan(self, max_records: int) -> ReadPlan:

@@ -76,6 +76,10 @@ ReadPlan: TypeAlias = list[list[SplitRange]]
 """What the subtasks read in one micro-batch: one list per subtask, in order."""
 
 
+def _owns_job() -> None:
+    """Do nothing: without a lease there is no other driver."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnumeratorContext:
     """What an enumerator may know about its job.
@@ -86,7 +90,9 @@ class EnumeratorContext:
     any thread, and superfluous calls are harmless. ``attempt`` is unique within ``job``;
     `penstock.ids.attempt_number` orders attempts. ``checkpointed`` is False in a job without
     checkpoints. ``lineage`` is the same in all attempts that resume from one another, and different
-    in every job that starts without restored state, whatever its name.
+    in every job that starts without restored state, whatever its name. ``check_owner`` raises
+    `FencedError` if another driver has taken the job: a thread of the enumerator calls it before it
+    changes anything outside, for example commits an offset.
     """
 
     parallelism: int
@@ -97,6 +103,7 @@ class EnumeratorContext:
     attempt: str = ""
     checkpointed: bool = True
     lineage: str = ""
+    check_owner: Callable[[], None] = _owns_job
 
 
 class SourceEnumerator(ABC):

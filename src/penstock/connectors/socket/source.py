@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock.common.typeinfo import TypeInformation, Types
@@ -82,7 +82,7 @@ class _Enumerator(SourceEnumerator):
     def start(self, positions: Mapping[str, int]) -> None:
         self._next = self._first_record(positions)
         if not self._log.ended:
-            self._receiver = _Receiver(self._address, self._log, self._context.wake)
+            self._receiver = _Receiver(self._address, self._log, self._context)
             self._receiver.planned = self._next
             self._receiver.start()
 
@@ -137,12 +137,13 @@ class _Receiver:
     """
 
     def __init__(
-        self, address: tuple[str, int], log: IngestionLog, wake: Callable[[], None]
+        self, address: tuple[str, int], log: IngestionLog, context: EnumeratorContext
     ) -> None:
         self.error: Exception | None = None
         self.planned = 0
         self._log = log
-        self._wake = wake
+        self._wake = context.wake
+        self._check_owner = context.check_owner
         self._stopping = threading.Event()
         self._address = address
         try:
@@ -179,12 +180,14 @@ class _Receiver:
             if not separator:
                 rest += data
                 continue
+            self._check_owner()
             # While one block is synced, the next one arrives in the socket's buffer.
             self._log.append((rest + lines + b"\n").replace(b"\r\n", b"\n")[:-1].split(b"\n"))
             rest = rest_of_data
             self._wake()
             self._wait_while_full()
         if not self._stopping.is_set():
+            self._check_owner()
             self._log.append([rest] if rest else [])
             self._log.append_end()
 

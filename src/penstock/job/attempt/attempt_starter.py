@@ -323,6 +323,7 @@ class AttemptStarter:
                 endpoints=channel_endpoints(plan),
                 on_completed=self._discard_claimed,
                 report=cleanup.seeing(self._report),
+                check_owner=store.lease.check,
             )
         )
         resources.callback(close_quietly, attempt.close)

@@ -16,7 +16,8 @@ from penstock.graph.transformation import Exchange
 from penstock.ids import ChannelId
 from penstock.job.context import AttemptContext
 from penstock.job.input.channel_input import BroadcastFirstInput, ChannelInput, GroupedInput
-from penstock.job.input.source_input import ReadProgress, SourceInput
+from penstock.job.input.read_progress import ReadProgress
+from penstock.job.input.source_input import SourceInput
 from penstock.job.input.stage_input import StageInput
 from penstock.job.settings import JobSettings
 from penstock.task.layout import file_name
@@ -70,15 +71,19 @@ def _open_source(context: AttemptContext, stage: Stage) -> SourceInput:
             attempt=layout.attempt,
             checkpointed=job.checkpoints.enabled,
             lineage=f"{layout.job_instance} {layout.lineage}",
+            check_owner=context.check_owner,
         )
     )
     progress = None
     restored = context.restored.sources.get(uid)
     positions = {} if restored is None else restored.positions
     if job.checkpoints.mode is Guarantee.AT_MOST_ONCE:
-        progress = ReadProgress(layout.connector_root, uid)
+        root, check_tail = layout.connector_root, context.store.check_tail
+        progress = ReadProgress(root, uid, layout.attempt, check_tail)
         positions = {**positions, **progress.read()}
-    source = SourceInput(enumerator, stage.parallelism, job.settings.poll_seconds, progress)
+    source = SourceInput(
+        enumerator, stage.parallelism, job.settings.poll_seconds, context.check_owner, progress
+    )
     try:
         if restored is not None and restored.enumerator_state:
             enumerator.restore_state(restored.enumerator_state)

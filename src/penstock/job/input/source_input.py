@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-
-import msgspec
 
 from penstock.checkpoint.storage.metadata import SourceState
 from penstock.connectors.contracts.source import SourceEnumerator
-from penstock.ids import CheckpointId, OperatorUid
+from penstock.errors import FencedError
+from penstock.ids import CheckpointId
+from penstock.job.input.read_progress import ReadProgress
 from penstock.job.input.stage_input import Entries, MicroBatchInput, ReadView, StageInput
-from penstock.task.layout import file_name
 from penstock.task.messages import SubtaskWork
-
-
-class ReadProgress:
-    """The positions of an at-most-once source, written before each micro-batch is submitted.
-
-    Such a job never reads a record twice: after a restore it continues after the last micro-batch
-    that was started, whether or not that one was published.
-    """
-
-    def __init__(self, directory: Path, uid: OperatorUid) -> None:
-        self._path = directory / "progress" / f"{file_name(uid)}.json"
-
-    def read(self) -> dict[str, int]:
-        """Return the positions, none if no micro-batch was ever started."""
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, int])
-        except FileNotFoundError:
-            return {}
-
-    def write(self, positions: Mapping[str, int]) -> None:
-        """Store the positions after a micro-batch that is about to be submitted."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        staged = self._path.with_suffix(".new")
-        staged.write_bytes(msgspec.json.encode(positions))
-        staged.replace(self._path)
 
 
 @dataclass(eq=False)
@@ -49,6 +23,8 @@ class SourceInput(StageInput):
     enumerator: SourceEnumerator
     parallelism: int
     poll_seconds: float
+    check_owner: Callable[[], None]
+    """Raises if another driver has taken the job."""
     progress: ReadProgress | None = None
 
     def __post_init__(self) -> None:
@@ -107,6 +83,9 @@ class SourceInput(StageInput):
         self._releasable.append(positions)
 
     def _notify_source(self) -> None:
+        if self._completed or self._releasable:
+            # What is acknowledged or deleted is fenced by nothing but this.
+            self.check_owner()
         while self._completed:
             self.enumerator.notify_checkpoint_complete(self._completed.popleft())
         while self._releasable:
@@ -138,6 +117,7 @@ class SourceInput(StageInput):
     def close(self) -> None:
         """Deliver the last notifications to the source, and close it."""
         try:
-            self._notify_source()
+            with suppress(FencedError):
+                self._notify_source()
         finally:
             self.enumerator.close()

@@ -65,6 +65,7 @@ class MicroBatchRunner:
         raise MicroBatchFailedError(self._head.stage.name, self._head.batch, tries, lost)
 
     def _try(self, request: MicroBatchRequest, try_number: int) -> list[list[Acknowledgement]]:
+        self._context.check_owner()
         # One reading of the clock for all tasks of the try.
         now = int(self._context.job.clock() * 1000)
         instructions: list[Instruction] = [

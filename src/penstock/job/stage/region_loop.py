@@ -237,6 +237,8 @@ class RegionLoop:
 
     def _publish(self, batch: MicroBatchInput, run: stage_execution.MicroBatchRun) -> None:
         """Publish a micro-batch: a crash before the manifest undoes it, one after it does not."""
+        # Sinks that do not commit are fenced by nothing but this.
+        self._context.check_owner()
         results = [
             (execution, execution.result(acks, self._outputs))
             for execution, acks in zip(self._executions, run.acks, strict=True)

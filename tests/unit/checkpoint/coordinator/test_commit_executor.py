@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.coordinator.commit_executor import CommitExecutor, DiscardedOutput
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import AttemptStarted
 from penstock.checkpoint.storage.metadata import CommittableState
 from penstock.connectors.contracts.committer import CommitRequest
 from penstock.connectors.contracts.committing import seconds_before_retry
+from penstock.errors import FencedError
 from penstock.ids import CheckpointId
 from tests.unit.checkpoint.coordinator.coordinated_job import SINK_UID, Commits, World
 from tests.unit.support import eventually
@@ -139,5 +142,35 @@ def test_after_a_failed_commit_sinks_are_not_notified(tmp_path: Path) -> None:
     commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
     commits.submit(CheckpointId(2), {}, ended.set, lambda _: None)
     assert ended.wait(20)
+    commits.close()
+    assert committer.calls == []
+
+
+def test_a_driver_that_was_replaced_during_a_retry_commits_nothing_more(tmp_path: Path) -> None:
+    world, calls = World(tmp_path), []
+
+    class Replaced(Commits):
+        def commit(self, requests: Sequence[CommitRequest]) -> None:
+            calls.append(len(requests))
+            if len(calls) == 1:
+                successor = Journal(world.dir.storage, world.dir.key)
+                successor.state()
+                successor.append(AttemptStarted(attempt="a9", time=0.0, host="h", pid=1))
+            for request in requests:
+                request.retry_later()
+
+    commits = CommitExecutor({SINK_UID: Replaced()}, {SINK_UID: "files"}, world.store, 5)
+    with pytest.raises(FencedError, match="a9"):
+        commits.commit(CheckpointId(1), ONE)
+    assert calls == [1]
+
+
+def test_a_driver_that_was_replaced_discards_no_output(tmp_path: Path) -> None:
+    world, committer = World(tmp_path), Discards()
+    successor = Journal(world.dir.storage, world.dir.key)
+    successor.state()
+    successor.append(AttemptStarted(attempt="a9", time=0.0, host="h", pid=1))
+    commits = CommitExecutor({SINK_UID: committer}, {SINK_UID: "files"}, world.store, 0)
+    commits.discard(DISCARDED)
     commits.close()
     assert committer.calls == []

@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.connectors.acknowledging import acknowledgement_mark
 from penstock.connectors.acknowledging import receiver_loop as receiving
 from penstock.connectors.acknowledging.acknowledgement_mark import (
     AcknowledgementMark,
@@ -25,13 +27,17 @@ from penstock.connectors.acknowledging.acknowledgement_mark import (
 )
 from penstock.connectors.acknowledging.receiver_loop import ReceiverLoop
 from penstock.connectors.contracts.source import EnumeratorContext, SourceEnumerator
+from penstock.connectors.staging import durable_files
 from penstock.errors import (
     AcknowledgedRecordsError,
+    FencedError,
     InvalidJobError,
     LostReceivedRecordsError,
     UndecodableMessageError,
 )
 from tests.unit.connectors.acknowledging.model_broker import ModelBroker, ModelReceiver, ModelSource
+
+FENCED = FencedError("job", "a1", "a2")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,11 +64,23 @@ class Job:
         self._attempts = itertools.count(1)
         self.counted: Counter[str] = Counter()
         self.enumerator: SourceEnumerator | None = None
+        self.is_replaced = False
+
+    def _check_owner(self) -> None:
+        if self.is_replaced:
+            raise FENCED
 
     def begin(self, snapshot: Snapshot | None = None) -> None:
         attempt = f"a{next(self._attempts)}"
         context = EnumeratorContext(
-            2, self._work_dir, lambda: 0.0, lambda: None, "job", attempt, checkpointed=True
+            2,
+            self._work_dir,
+            lambda: 0.0,
+            lambda: None,
+            "job",
+            attempt,
+            checkpointed=True,
+            check_owner=self._check_owner,
         )
         self.counted = Counter()
         self.enumerator = self.source.enumerator(context)
@@ -425,8 +443,23 @@ def test_a_suspended_driver_keeps_what_its_successor_received(
     assert job.counted == each_once(broker)
 
 
+def test_a_driver_that_was_replaced_neither_receives_nor_acknowledges(
+    broker: ModelBroker, tmp_path: Path
+) -> None:
+    job = job_on(broker, tmp_path)
+    job.receive()
+    job.run(3)
+    job.checkpoint()
+    before = len(broker.acknowledged)
+    job.is_replaced = True
+    with pytest.raises(FencedError):
+        job.receive()
+    job.running.close()
+    assert len(broker.acknowledged) == before
+
+
 def test_a_mark_is_never_moved_back(tmp_path: Path) -> None:
-    mark = AcknowledgementMark(tmp_path / "new")
+    mark = AcknowledgementMark(tmp_path / "new", "a10")
     for cut in (
         SnapshotPoint("job", "a9", 7),
         SnapshotPoint("job", "a10", 3),
@@ -439,7 +472,33 @@ def test_a_mark_is_never_moved_back(tmp_path: Path) -> None:
         assert mark.read() == SnapshotPoint("job", "a10", 5)
     mark.write(SnapshotPoint("other", "a1", 1))
     assert mark.read() == SnapshotPoint("other", "a1", 1)
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["acknowledged.json"]
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["acknowledged-a10.json"]
+
+
+def test_a_driver_suspended_while_it_writes_the_mark_does_not_move_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspended, successor = (AcknowledgementMark(tmp_path, attempt) for attempt in ("a1", "a2"))
+    newest = SnapshotPoint("job", "a2", 9)
+    write = durable_files.replace_file
+
+    def wake_up(path: Path, data: bytes) -> None:
+        monkeypatch.undo()
+        successor.write(newest)
+        write(path, data)
+
+    monkeypatch.setattr(acknowledgement_mark, "replace_file", wake_up)
+    suspended.write(SnapshotPoint("job", "a1", 5))
+    assert AcknowledgementMark(tmp_path, "a3").read() == newest
+
+
+def test_the_mark_of_a_version_with_one_file_for_all_attempts_counts(tmp_path: Path) -> None:
+    point = SnapshotPoint("job", "a1", 5)
+    (tmp_path / "acknowledged.json").write_bytes(msgspec.json.encode(point))
+    mark = AcknowledgementMark(tmp_path, "a2")
+    assert mark.read() == point
+    mark.write(SnapshotPoint("job", "a1", 4))
+    assert mark.read() == point
 
 
 def test_receiving_stops_at_the_limit_of_unacknowledged_records(

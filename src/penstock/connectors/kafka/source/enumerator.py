@@ -119,6 +119,7 @@ class KafkaEnumerator(SourceEnumerator):
             available,
             settings.discovery_seconds,
             self._context.wake,
+            self._context.check_owner,
         )
         self._monitor.start()
 

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from penstock.connectors.kafka.source.broker_client import (
     TopicId,
 )
 from penstock.connectors.kafka.source.offsets_initializer import KafkaOffsetsInitializer, Offsets
-from penstock.errors import MissingTopicError
+from penstock.errors import FencedError, MissingTopicError
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,9 @@ class PartitionMonitor:
         available: AvailableOffsets,
         discovery_seconds: float,
         wake: Callable[[], None],
+        check_owner: Callable[[], None],
     ) -> None:
+        """Start from known offsets; `check_owner` is called before offsets are committed."""
         self.error: Exception | None = None
         self.available = available
         self._broker = broker
@@ -103,6 +106,7 @@ class PartitionMonitor:
         self._stopping = stopping
         self._discovery_seconds = discovery_seconds
         self._wake = wake
+        self._check_owner = check_owner
         self._known = set(available.latest)
         self._unreachable: set[KafkaTopicPartition] = set()
         self._missing_since: dict[KafkaTopicPartition, float] = {}
@@ -154,7 +158,9 @@ class PartitionMonitor:
                     _log.warning("Kafka is reachable again (%s)", self._subscription)
                 self._disconnected = False
         if not self._disconnected:
-            self._committer.flush()
+            with suppress(FencedError):
+                self._check_owner()
+                self._committer.flush()
 
     def _poll(self) -> None:
         now = time.monotonic()
@@ -178,6 +184,7 @@ class PartitionMonitor:
             names = ", ".join(describe_partitions(new))
             _log.warning("Kafka has no reachable leader for %s: retrying", names)
         self._unreachable = unreachable
+        self._check_owner()
         self._committer.poll()
 
     def _updated(self, old: Offsets, new: KnownOffsets) -> Offsets:

@@ -25,7 +25,9 @@ from penstock.connectors.kafka.source.partition_monitor import (
     DiscoveredPartitions,
     PartitionMonitor,
 )
+from penstock.errors import FencedError
 
+FENCED = FencedError("job", "a1", "a2")
 ONE, TWO, THREE = (KafkaTopicPartition("orders", number) for number in range(3))
 IDS = {"orders": TopicId("cluster", "id of orders")}
 KAFKA = confluent()
@@ -70,13 +72,16 @@ class PartialBroker(BrokerClient):
 
 
 def monitoring(
-    broker: BrokerClient, known: Collection[KafkaTopicPartition], discovery: float
+    broker: BrokerClient,
+    known: Collection[KafkaTopicPartition],
+    discovery: float,
+    check_owner: Callable[[], None] = lambda: None,
 ) -> PartitionMonitor:
     ends: Offsets = dict.fromkeys(known, 0)
     subscription = Subscription(topics=("orders",))
     available = AvailableOffsets(dict(ends), ends)
     monitor = PartitionMonitor(
-        broker, subscription, None, available, discovery, threading.Event().set
+        broker, subscription, None, available, discovery, threading.Event().set, check_owner
     )
     monitor.start()
     return monitor
@@ -115,6 +120,26 @@ def test_a_new_partition_without_leader_is_added_later_and_the_others_immediatel
     until(lambda: monitor.available.latest == {ONE: 5, TWO: 1, THREE: 2})
     monitor.stop()
     assert monitor.take_partition_changes() == [DiscoveredPartitions({TWO: 1}, {}, IDS)]
+
+
+def test_a_driver_that_was_replaced_commits_no_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    owned, commits = [True], []
+
+    def check_owner() -> None:
+        if not owned[0]:
+            raise FENCED
+
+    broker = PartialBroker({ONE: 5})
+    monkeypatch.setattr(broker, "commit", lambda offsets, _: commits.append(offsets))
+    monkeypatch.setattr(broker, "poll", lambda *_: None)
+    monitor = monitoring(broker, [ONE], 0.0, check_owner)
+    until(lambda: monitor.available.latest == {ONE: 5})
+    owned[0] = False
+    monitor.commit({ONE: 3})
+    until(lambda: monitor.error is not None)
+    monitor.stop()
+    assert isinstance(monitor.error, FencedError)
+    assert commits == []
 
 
 def test_missing_partitions_are_distinguished_from_unreachable_ones() -> None:
