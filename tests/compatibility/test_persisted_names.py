@@ -147,7 +147,7 @@ FIELDS: dict[Any, str] = {
     event_log.CheckpointEventRecord: "time event stage detail",
     job_dir.PlannedStep: "uid name parallelism",
     job_dir.JobFacts: "name created program args plan",
-    lease.Owner: "host machine pid started attempt beat",
+    lease.Owner: "host machine pid started attempt beat initializing",
     control._RequestFile: "request time",
     control._AnswerFile: "answer time",
     control.Answer: "ok message path channels metrics",

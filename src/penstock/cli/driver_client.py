@@ -45,7 +45,7 @@ class DriverClient:
             if problem is not None and (answer := control.answer(id_)) is None:
                 return Answer(False, f"{problem} Check the job before you send the request again.")
             if answer is None:
-                self._wait("answer")
+                self._wait("start" if self._is_initializing() else "answer")
         self._clear()
         return answer
 
@@ -69,6 +69,10 @@ class DriverClient:
             case _:
                 why = f"its status is {self._job.overview().status}"
         return f"No driver is running job {self._job.name!r}: {why}."
+
+    def _is_initializing(self) -> bool:
+        status = self._driver_status()
+        return isinstance(status, Alive) and status.owner.initializing
 
     def _driver_status(self) -> object:
         return driver_status(self._job.directory, self._job.heartbeat_timeout_s, time.time())

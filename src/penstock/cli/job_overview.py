@@ -62,7 +62,7 @@ def status_of(state: JournalState | None, driver: DriverStatus) -> JobStatus | N
     A job that was not ended and that no driver runs is SUSPENDED: started again, it resumes.
     """
     if isinstance(driver, Alive):
-        return JobStatus.RUNNING
+        return JobStatus.INITIALIZING if driver.owner.initializing else JobStatus.RUNNING
     if state is None:
         return None
     return JobStatus.SUSPENDED if state.ended is None else state.ended.status

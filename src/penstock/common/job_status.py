@@ -8,7 +8,7 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """The status of a job, with Flink's names and numbers."""
+    """The status of a job, with Flink's names and PyFlink's numbers."""
 
     CREATED = 0
     RUNNING = 1
@@ -20,6 +20,8 @@ class JobStatus(Enum):
     RESTARTING = 7
     SUSPENDED = 8
     RECONCILING = 9
+    INITIALIZING = 10
+    """Not in PyFlink: the driver has taken the job and is starting it."""
 
     def is_globally_terminal_state(self) -> bool:
         """Tell whether the job has ended for good and its recovery data may be removed."""

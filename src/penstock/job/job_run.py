@@ -82,6 +82,8 @@ class JobRun:
         owner = refuse_second_driver(
             self._dir, self._context.checkpoints.heartbeat_timeout_s, time.time()
         )
+        if self._requests is not None:
+            self._requests.reject_abandoned()
         self._execution = count_execution(self._dir.path)
         if self._is_reported():
             return
@@ -91,8 +93,11 @@ class JobRun:
         try:
             self._start_attempt(cause, max(0.0, detect_s), restarting=False)
         except BaseException:
+            if self._requests is not None:
+                self._requests.close("the job failed to start")
             self._release()
             raise
+        self._store.lease.job_runs()
         if self._requests is not None:
             self._requests.start()
         threading.Thread(target=self._run, name="job", daemon=True).start()

@@ -34,21 +34,28 @@ class RequestServer:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
 
-    def start(self) -> None:
-        """Start polling; requests that a dead driver left open are rejected first."""
+    def reject_abandoned(self) -> None:
+        """Reject requests that a dead driver left open.
+
+        Called before this driver takes the lease: later ones are for this driver, and wait until
+        the job runs.
+        """
         try:
             self._control.reject_abandoned()
         except OSError as error:
             logger.warning("Requests that an older driver left open cannot be read: %s", error)
+
+    def start(self) -> None:
+        """Start polling."""
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self, why: str = "the job ended before it did so") -> None:
         """Stop polling, and reject what is still open; never raises."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
         for request, _ in self._pending() or ():
-            self._reply(request, control.Answer(False, "the job ended before it did so"))
+            self._reply(request, control.Answer(False, why))
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_S):

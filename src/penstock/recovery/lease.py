@@ -41,6 +41,8 @@ class Owner(msgspec.Struct, frozen=True):
     """When the process started: a pid may be used again, but not with the same start."""
     attempt: str
     beat: float
+    initializing: bool = False
+    """Whether the driver is still starting the job: requests wait until the job runs."""
 
     @property
     def attempt_number(self) -> int:
@@ -160,6 +162,7 @@ class Lease:
         # The job takes and releases, the heartbeat thread rewrites.
         self._lock = threading.Lock()
         self._attempt = ""
+        self._initializing = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.lost: FencedError | None = None
@@ -187,16 +190,28 @@ class Lease:
         if is_late and self._journal is not None:
             self._journal.check_tail()
 
-    def take(self, attempt: str) -> None:
+    def take(self, attempt: str, *, initializing: bool = False) -> None:
         """Write the lease for an attempt, and keep rewriting it."""
         with self._lock:
             self._attempt = attempt
+            self._initializing = initializing
             self.lost = None
             self._write()
             if self._thread is None or not self._thread.is_alive():
                 self._stop.clear()
                 self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
                 self._thread.start()
+
+    def job_runs(self) -> None:
+        """Write that the job is not initializing any more; never raises."""
+        with self._lock:
+            self._initializing = False
+            try:
+                owner = read_owner(self._job_dir)
+                if owner is None or not self._is_newer(owner):
+                    self._write()
+            except OSError as error:
+                logger.warning("cannot renew the lease of job %s: %s", self._job_dir.key, error)
 
     def release(self) -> None:
         """Delete the lease, unless another driver has taken the job."""
@@ -243,6 +258,7 @@ class Lease:
             started=process_start_time(pid) or 0,
             attempt=self._attempt,
             beat=self._clock(),
+            initializing=self._initializing,
         )
 
 

@@ -6,13 +6,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.common import JobClient, JobStatus
 from penstock.recovery.control import Control, Stop
 from penstock.savepoint.directory import read_savepoint_metadata
+from penstock.testing.inline import InlineSubmitter
 from tests.unit.cli.job_fixtures import (
     end,
     endless_job,
@@ -65,6 +68,65 @@ def test_a_stopped_job_has_ended_when_the_command_returns(
     again = penstock("stop", "endless", "--dir", tmp_path)
     assert again.exit_code == 1
     assert "No driver is running job 'endless': its status is STOPPED." in again.stderr
+
+
+class SlowEngine:
+    """Spark, which takes its time to start."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.failure = failure
+        self.starts, self.may_start = threading.Event(), threading.Event()
+
+    def __call__(self, *parts: Any) -> InlineSubmitter:
+        self.starts.set()
+        assert self.may_start.wait(60)
+        if self.failure is not None:
+            raise self.failure
+        return InlineSubmitter(*parts)
+
+
+def requested(tmp_path: Path) -> list[str]:
+    return [p.name for p in tmp_path.glob("*/control/*.request.json")]
+
+
+def test_a_request_waits_until_the_job_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SlowEngine()
+    monkeypatch.setattr("penstock.testing.inline.InlineSubmitter", engine)
+    with ThreadPoolExecutor(2) as threads:
+        job = threads.submit(endless_job, tmp_path)
+        try:
+            assert engine.starts.wait(60)
+            (listed,) = json_of(penstock("list", "--dir", tmp_path, "--json"))
+            words = ("stop", "endless", "-p", tmp_path / "mine", "--dir", tmp_path, "--json")
+            stop = threads.submit(penstock, *words)
+            eventually(lambda: bool(requested(tmp_path)) or stop.done())
+        finally:
+            engine.may_start.set()
+        job.result()
+        outcome = json_of(stop.result())
+    assert listed["status"] == "INITIALIZING"
+    assert (outcome["ok"], outcome["status"]) == (True, "STOPPED")
+
+
+def test_a_request_to_a_job_that_fails_to_start_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SlowEngine(OSError("no Java"))
+    monkeypatch.setattr("penstock.testing.inline.InlineSubmitter", engine)
+    with ThreadPoolExecutor(2) as threads:
+        job = threads.submit(endless_job, tmp_path)
+        try:
+            assert engine.starts.wait(60)
+            stop = threads.submit(penstock, "stop", "endless", "--dir", tmp_path)
+            eventually(lambda: bool(requested(tmp_path)) or stop.done())
+        finally:
+            engine.may_start.set()
+        with pytest.raises(OSError, match="no Java"):
+            job.result()
+        rejected = stop.result()
+    assert (rejected.exit_code, rejected.stderr) == (1, "Error: the job failed to start\n")
 
 
 def test_a_job_is_cancelled_by_the_path_of_its_directory(client: JobClient, tmp_path: Path) -> None:

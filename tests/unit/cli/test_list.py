@@ -22,6 +22,7 @@ from tests.unit.cli.job_fixtures import (
 from tests.unit.support import eventually
 
 OWNER = Owner("host", "machine", 1, 1, "a1", 1.0)
+STARTING = Owner("host", "machine", 1, 1, "a1", 1.0, initializing=True)
 OPEN = JournalState()
 
 
@@ -34,6 +35,8 @@ def ended(status: RecordedStatus) -> JournalState:
     ("state", "driver", "status", "displayed"),
     [
         (OPEN, Alive(OWNER), JobStatus.RUNNING, "RUNNING"),
+        (OPEN, Alive(STARTING), JobStatus.INITIALIZING, "INITIALIZING"),
+        (ended("FINISHED"), Alive(STARTING), JobStatus.INITIALIZING, "INITIALIZING"),
         (OPEN, Dead(OWNER, 1.0), JobStatus.SUSPENDED, "DIED"),
         (OPEN, Silent(OWNER, 1.0), JobStatus.SUSPENDED, "DIED"),
         (OPEN, Free(), JobStatus.SUSPENDED, "SUSPENDED"),

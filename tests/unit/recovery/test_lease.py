@@ -266,3 +266,21 @@ def test_a_process_is_identified_by_its_start_time() -> None:
     child.kill()
     child.communicate()
     assert process_start_time(child.pid) is None
+
+
+def test_a_driver_that_has_started_its_job_does_not_take_it_back(tmp_path: Path) -> None:
+    job_dir = JobDir(tmp_path, JobKey("count"))
+    slow = Lease(job_dir, 1000.0)
+    slow.take("a1", initializing=True)
+    first = read_owner(job_dir)
+    assert first is not None
+    assert first.initializing
+    slow.job_runs()
+    second = read_owner(job_dir)
+    assert second is not None
+    assert not second.initializing
+    other = msgspec.structs.replace(first, pid=1, attempt="a2")
+    job_dir.storage.replace(job_dir.driver.name, msgspec.json.encode(other))
+    slow.job_runs()
+    assert read_owner(job_dir) == other
+    slow.release()

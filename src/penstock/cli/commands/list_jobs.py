@@ -13,6 +13,8 @@ from penstock.cli.options import CommandSettings, directory_options, json_option
 from penstock.cli.output import ago, clock, echo, size, table, warn_unreadable
 
 _STATUSES = """\b
+INITIALIZING
+           a driver is starting it; requests to it wait until it runs
 RUNNING    a driver is running it
 DIED       its driver is dead or silent; started again, it resumes
 SUSPENDED  ended by Ctrl-C; started again, it resumes

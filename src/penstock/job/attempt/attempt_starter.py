@@ -268,7 +268,7 @@ class AttemptStarter:
             )
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)
-        self._store.lease.take(layout.attempt)
+        self._store.lease.take(layout.attempt, initializing=not start.restarting)
         nodes = [n for stage in context.plan.stages for n in stage.nodes]
         steps = [PlannedStep(n.uid, n.name, n.parallelism) for n in nodes]
         self._dir.write_facts(msgspec.structs.replace(context.program, plan=steps))
