@@ -23,6 +23,7 @@ from penstock.datastream.stream_execution_environment import collect_plans
 from penstock.errors import PenstockError
 from penstock.graph.plan import Plan
 from penstock.graph.render import render_json, render_mermaid, render_text
+from penstock.redaction import redact, redact_value
 
 
 class _Commands(click.Group):
@@ -32,7 +33,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {redact(str(error))}", err=True)
             ctx.exit(exit_code_of(error))
         except KeyboardInterrupt:
             ctx.exit(ExitCode.INTERRUPTED)
@@ -70,10 +71,10 @@ def explain(job: Path, args: tuple[str, ...], output: str, pyflink: bool) -> Non
         msg = f"{job} runs no job: it never calls execute()"
         raise click.ClickException(msg)
     if output == "json":
-        click.echo(json.dumps([render_json(p) for p in plans], indent=2))
+        click.echo(json.dumps([redact_value(render_json(p)) for p in plans], indent=2))
         return
     render = render_mermaid if output == "mermaid" else render_text
-    click.echo("\n\n".join(render(p) for p in plans))
+    click.echo("\n\n".join(redact(render(p)) for p in plans))
 
 
 def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:

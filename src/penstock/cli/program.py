@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from penstock.redaction import redact
+
 pyflink_option = click.option(
     "--pyflink", is_flag=True, help="Make imports of pyflink import penstock."
 )
@@ -29,11 +31,11 @@ def run_program(program: Path, args: tuple[str, ...]) -> None:
 
 
 def user_traceback(error: BaseException, program: Path) -> str:
-    """Return the traceback of an error, starting at the first frame of the program."""
+    """Return the traceback of an error from the program's first frame on, without credentials."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(program):
         frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+    return redact("".join(traceback.format_exception(type(error), error, frames)).rstrip())
 
 
 class _ToStderr(logging.Handler):

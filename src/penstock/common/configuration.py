@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.common.config.option_kinds import BOOLEAN, FLOAT, INTEGER, STRING, OptionKind
 from penstock.errors import OptionValueError
+from penstock.redaction import redact_value
 
 __all__ = ["Configuration"]
 
@@ -140,11 +141,11 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        pairs = (f"{key}={value}" for key, value in self.to_dict().items())
+        pairs = (f"{key}={value}" for key, value in redact_value(self.to_dict()).items())
         return f"{{{', '.join(pairs)}}}"
 
     def __repr__(self) -> str:
-        return f"Configuration({self._values!r})"
+        return f"Configuration({redact_value(self._values)!r})"
 
 
 def _key(option: str | _Keyed) -> str:

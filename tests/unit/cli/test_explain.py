@@ -84,3 +84,27 @@ def test_an_invalid_job_fails_with_one_sentence(tmp_path: Path) -> None:
     assert (result.exit_code, result.output.count("\n")) == (1, 1)
     assert "no sink" in result.output
     assert explain(tmp_path / "missing.py").exit_code == 2
+
+
+@pytest.mark.parametrize("output", [(), ("--json",), ("--mermaid",)])
+def test_a_plan_shows_no_credentials(tmp_path: Path, output: tuple[str, ...]) -> None:
+    program = tmp_path / "job.py"
+    program.write_text(
+        "from penstock.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "stream = env.from_collection([1]).map(lambda n: n)\n"
+        "stream.name('to postgresql://me:s3cret@db').print()\n"
+        "env.execute('with token=s3cret')\n"
+    )
+    shown = CliRunner().invoke(main, ["explain", str(program), *output])
+    assert shown.exit_code == 0, shown.output
+    assert "s3cret" not in shown.stdout
+    assert "postgresql://me:***@db" in shown.stdout
+
+
+def test_an_error_of_a_program_shows_no_credentials(tmp_path: Path) -> None:
+    program = tmp_path / "job.py"
+    program.write_text("raise ValueError('cannot reach postgresql://me:s3' + 'cret@db/shop')\n")
+    shown = CliRunner().invoke(main, ["run", str(program)])
+    assert "s3cret" not in shown.output
+    assert "postgresql://me:***@db/shop" in shown.output

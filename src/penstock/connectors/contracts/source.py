@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -278,7 +278,8 @@ class SparkRead:
     It is read as one partition, in the order in which the reader returns its rows.
     """
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
+    """May contain passwords."""
     columns: tuple[str, ...]
 
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from penstock.errors import RuntimeSetupError
+from penstock.redaction import redact_value
 
 _log = logging.getLogger(__name__)
 
@@ -64,9 +65,6 @@ _REFUSED_BY_SPARK = frozenset(
         "value.serializer",
     }
 )
-
-# Only decides what a repr shows, so it errs on the side of hiding.
-_SECRET_WORDS = ("password", "secret", "token", "key", "jaas.config", "oauthbearer.config")
 
 _JAAS_LOGIN = re.compile(r'(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]+))')
 
@@ -125,8 +123,7 @@ class KafkaProperties(Mapping[str, str]):
         return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:
-        shown = {k: "***" if _is_secret(k) else v for k, v in self._values.items()}
-        return f"KafkaProperties({shown!r})"
+        return f"KafkaProperties({redact_value(self._values)!r})"
 
 
 def confluent() -> ModuleType:
@@ -241,10 +238,6 @@ def _java_text(value: Any) -> str:
 
 def _is_own(name: str) -> bool:
     return name in _PENSTOCK_ONLY or name.startswith("penstock.")
-
-
-def _is_secret(name: str) -> bool:
-    return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def _login(jaas: str) -> dict[str, str]:

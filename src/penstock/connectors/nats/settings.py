@@ -21,7 +21,8 @@ ALL_SUBJECTS = ">"
 class NatsSettings:
     """The settings of a source; the repr hides secrets."""
 
-    servers: tuple[str, ...]
+    servers: tuple[str, ...] = field(repr=False)
+    """May contain users and passwords."""
     stream: str
     durable: str
     subject: str | None = None
