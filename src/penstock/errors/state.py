@@ -108,6 +108,28 @@ class CorruptStateError(PenstockError):
     template = "state file {path} cannot be used: {reason}; the file was not changed"
 
 
+class LocalStateDirFullError(PenstockError):
+    """A host has no space for its local copy of the state."""
+
+    path: str
+    reason: str
+    template = (
+        "local state cannot be written to {path} ({reason}): free space there, or set "
+        "penstock.state.local-dir, or PENSTOCK_STATE_LOCAL_DIR on that host, to a larger disk"
+    )
+
+
+class UnsafeLocalStateDirError(PenstockError):
+    """A local state directory is not this user's own, so another user may have written there."""
+
+    path: str
+    reason: str
+    template = (
+        "local state directory {path} is not used, because {reason}: remove it, or set "
+        "penstock.state.local-dir to a directory in which other users cannot create files"
+    )
+
+
 class StateTooLargeError(PenstockError):
     """A state has outgrown the memory backend."""
 

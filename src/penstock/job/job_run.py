@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
@@ -375,8 +374,7 @@ class JobRun:
         self._store.lease.release()
         shutil.rmtree(self._context.work_dir, ignore_errors=True)
         # Another driver on this host may use the local directory by now: remove it only if empty.
-        with contextlib.suppress(OSError):
-            self._context.local_dir.resolve().rmdir()
+        self._context.local_dir.remove_if_empty()
 
     def _end(self) -> None:
         """Announce the end; called once, by the last thread of the job."""

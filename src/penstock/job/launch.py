@@ -33,7 +33,8 @@ from penstock.job.submitter import Submitter
 from penstock.recovery.restart_strategy import read_restart_strategy
 from penstock.recovery.supervisor import supervised_since
 from penstock.redaction import redact_arguments
-from penstock.state.local_dir import HostDir
+from penstock.state.backends.registry import create_state_backend
+from penstock.state.local_dir import TOKEN_BYTES, HostDir
 from penstock.task.layout import AttemptLayout
 from penstock.task.stage_task import StageTask, dump_task
 
@@ -185,4 +186,9 @@ def _make(directory: Path) -> None:
 def _local_dir(settings: JobSettings, job_dir: JobDir) -> HostDir:
     named = f"{job_dir.path} {job_dir.job_instance()}"
     where = hashlib.blake2b(named.encode(), digest_size=6).hexdigest()
-    return HostDir(settings.local_dir, f"penstock-{job_dir.key}-{where}")
+    return HostDir(
+        settings.local_dir,
+        f"penstock-{job_dir.key}-{where}",
+        token=os.urandom(TOKEN_BYTES).hex(),
+        in_memory=not create_state_backend(settings.backend).exceeds_memory,
+    )

@@ -36,10 +36,11 @@ def compact(work: CompactionWork, task_attempt: int) -> refs.StateRef | None:
     """Compact deltas into a new base, or upload a local snapshot to the shared directory."""
     backend = create_state_backend(work.backend, incremental=work.incremental)
     name = replace(work.name, task_attempt=task_attempt)
-    place = work.place.resolve()
-    compacted = backend.compact(place, work.ref, name, work.snapshot)
+    compacted = backend.on_host(
+        work.place, lambda place: backend.compact(place, work.ref, name, work.snapshot)
+    )
     if work.snapshot is not None:
-        backend.clean_up_local(place, work.snapshot.version)
+        backend.clean_up_local(work.place.resolve(), work.snapshot.version)
     return compacted
 
 
@@ -56,7 +57,8 @@ class LoadWork:
 def load(work: LoadWork, task_attempt: int) -> None:
     """Build the local copy of a restored state, verifying every file on the way."""
     work.attempt_dir.remove_older_attempts()
-    create_state_backend(work.backend).open(work.place.resolve(), work.ref).close()
+    backend = create_state_backend(work.backend)
+    backend.on_host(work.place, lambda place: backend.open(place, work.ref)).close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,18 @@ def restore(work: RestoreWork, task_attempt: int) -> refs.StateRef:
     work.attempt_dir.remove_older_attempts()
     backend = create_state_backend(work.backend)
     name = replace(work.name, task_attempt=task_attempt)
-    if work.savepoint is not None:
-        entries = entries_of(work.savepoint, work.files, work.key_groups, work.step)
-        return backend.load(entries, work.place.resolve(), name)
-    sources = [
-        (create_state_backend(old.backend), old.place.resolve(), old.ref) for old in work.old
-    ]
-    return backend.restore(sources, work.key_groups, work.place.resolve(), name)
+
+    def restore_at(place: refs.StateLocation) -> refs.StateRef:
+        if work.savepoint is not None:
+            entries = entries_of(work.savepoint, work.files, work.key_groups, work.step)
+            return backend.load(entries, place, name)
+        sources = [
+            (create_state_backend(old.backend), old.place.resolve(), old.ref) for old in work.old
+        ]
+        return backend.restore(sources, work.key_groups, place, name)
+
+    # The backend that reads the old state may need a local store, too.
+    return work.place.use(restore_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +123,12 @@ def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
     """Write a subtask's state in the canonical savepoint format."""
     backend = create_state_backend(work.backend)
     name = str(replace(work.name, task_attempt=task_attempt))
-    entries = backend.entries(work.place.resolve(), work.ref)
-    return write_subtask(entries, work.operator, work.target, work.subtask, name, work.now)
+
+    def export_at(place: refs.StateLocation) -> list[SavepointFile]:
+        entries = backend.entries(place, work.ref)
+        return write_subtask(entries, work.operator, work.target, work.subtask, name, work.now)
+
+    return backend.on_host(work.place, export_at)
 
 
 def remove_local_state(work: AttemptDir, task_attempt: int) -> None:

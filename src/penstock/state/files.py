@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 from zlib import crc32
 
 from penstock.errors import CorruptStateError
@@ -36,12 +38,24 @@ def write_file(
 ) -> FileRef:
     """Write a file under its final name, which must be new."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / name).open("xb") as file:
+    with create_file(directory / name) as file:
         sums = write_blocks(file, version, blocks)
         if durable:
             file.flush()
             os.fsync(file.fileno())
     return FileRef(name, version, sums.size, sums.crc)
+
+
+@contextmanager
+def create_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file for writing, and remove it if that fails, for example on a full disk."""
+    with path.open("xb") as file:
+        try:
+            yield file
+            file.flush()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def read_file(location: StateLocation, ref: FileRef) -> Iterator[Block]:

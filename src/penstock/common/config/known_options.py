@@ -119,7 +119,8 @@ STATE_LOCAL_DIR: ConfigOption[str | None] = ConfigOption(
     STRING,
     None,
     "Directory of a host's local copy of the state, unless PENSTOCK_STATE_LOCAL_DIR is set in its "
-    "environment; /dev/shm if it has enough space, else the directory for temporary files.",
+    "environment. By default hashmap uses /dev/shm if it has enough space; rocksdb, and hashmap "
+    "otherwise, Spark's local directories or the directory for temporary files.",
 )
 STATE_COMPACT_AFTER_DELTAS = ConfigOption(
     "penstock.state.compact-after-deltas",

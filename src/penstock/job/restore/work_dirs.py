@@ -26,13 +26,12 @@ def own_work_dir(directory: Path, job_dir: Path) -> None:
 def remove_dead_work_dirs(known: Iterable[Path], mine: AttemptLayout) -> None:
     """Remove the directories of dead attempts; `known` are those that the journal names.
 
-    A shared directory belongs to one process and is never used again. A local directory has the
-    same name for all attempts of a job on a host, and a newer attempt may be using it: there only
-    the subdirectories of older attempts are removed.
+    A shared directory belongs to one process and is never used again. A local directory belongs to
+    all attempts of a driver, and a newer attempt may be using it: there only the subdirectories of
+    older attempts are removed.
     """
-    local = mine.local.resolve()
-    for directory in {local, *known}:
-        if directory.name == local.name:
+    for directory in {*mine.local.of_all_drivers(), *known}:
+        if mine.local.is_of_job(directory):
             _remove_attempts_before(directory, mine)
         elif directory != mine.shared and _is_of(directory, mine.durable):
             _remove(directory)

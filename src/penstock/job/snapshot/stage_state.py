@@ -26,7 +26,6 @@ from penstock.savepoint.write import finalize_files
 from penstock.state.backends.refs import (
     LocalSnapshot,
     StagedName,
-    StateLocation,
     StateRef,
     UnresolvedStateLocation,
 )
@@ -164,7 +163,7 @@ class StageState:
         return [
             path
             for subtask, ref in enumerate(refs)
-            for path in self._backend.files(self._shared(subtask), ref)
+            for path in self._backend.files(self._location(subtask).shared, ref)
         ]
 
     def make_durable(self, frozen: FrozenState) -> DurableState:
@@ -183,7 +182,7 @@ class StageState:
 
     def _verify(self, subtask: int, ref: StateRef) -> int:
         """Sync and read back the new files of a state; return how many bytes are new."""
-        before, location = self._verified[subtask], self._shared(subtask)
+        before, location = self._verified[subtask], self._location(subtask).shared
         known = before | self._verified_bases[subtask]
         for file in ref.files:
             if file.name in known:
@@ -274,7 +273,7 @@ class StageState:
     def _verify_base(self, subtask: int, work: CompactionWork, base: StateRef | None) -> None:
         """Sync and read back the files of a base that the state did not have before."""
         if base is not None:
-            location, old = self._shared(subtask), {file.name for file in work.ref.files}
+            location, old = work.place.shared, {file.name for file in work.ref.files}
             self._backend.sync(location, base, old)
             self._backend.verify(location, base, old)
             self._verified_bases[subtask] = frozenset(f.name for f in base.files) - old
@@ -313,11 +312,6 @@ class StageState:
 
     def _location(self, subtask: int) -> UnresolvedStateLocation:
         return self._layout.place(self._stage.head.uid, subtask)
-
-    def _shared(self, subtask: int) -> StateLocation:
-        """Return the location of a subtask's files for operations that use no local store."""
-        shared = self._location(subtask).shared_dir
-        return StateLocation(shared, shared)
 
     def _name(self, subtask: int) -> StagedName:
         return StagedName(self._layout.attempt, self.version, 0, subtask, 0)

@@ -13,9 +13,9 @@ method deletes a shared file: only the driver knows which files are still refere
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -26,12 +26,15 @@ from penstock.state.backends.refs import (
     StagedName,
     StateLocation,
     StateRef,
+    UnresolvedStateLocation,
 )
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta
 from penstock.state.files import sync_files, verify_file
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.merge import merge_key_groups
+
+T = TypeVar("T")
 
 
 class StateBackend(ABC):
@@ -46,6 +49,10 @@ class StateBackend(ABC):
 
     wants_snapshots: ClassVar[bool] = False
     """Whether tasks should take a local snapshot at each checkpoint and pass it to ``compact``."""
+    has_local_stores: ClassVar[bool] = True
+    """Whether it keeps a copy of the state on each host."""
+    exceeds_memory: ClassVar[bool] = False
+    """Whether state may be larger than memory: its local stores belong on a disk."""
 
     @abstractmethod
     def open(self, location: StateLocation, ref: StateRef) -> StateStore:
@@ -165,6 +172,13 @@ class StateBackend(ABC):
         streams = [backend.entries(source, ref) for backend, source, ref in sources]
         entries = merge_key_groups(streams, key_groups, str(location.shared_dir))
         return self.load(entries, location, name)
+
+    def on_host(self, place: UnresolvedStateLocation, function: Callable[[StateLocation], T]) -> T:
+        """Call a function with a location on this host, again with the next one if that is full.
+
+        The methods above raise `LocalStateDirFullError` before they write any shared file.
+        """
+        return place.use(function) if self.has_local_stores else function(place.shared)
 
     def clean_up_local(self, location: StateLocation, newest_version: int) -> None:
         """Remove what dead tasks left in this host's local directory, as far as possible.

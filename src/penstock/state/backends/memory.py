@@ -8,6 +8,7 @@ import io
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator
+from typing import ClassVar
 
 from penstock.errors import StateTooLargeError
 from penstock.state.backends.base import StateBackend, check_next
@@ -51,6 +52,8 @@ class MemoryStore(StateStore):
 
 class MemoryBackend(StateBackend):
     """Keeps each subtask's whole state in its ``StateRef``; ``step`` is for error messages."""
+
+    has_local_stores: ClassVar[bool] = False
 
     def __init__(self, step: str = "", largest_state: int = LARGEST_STATE) -> None:
         self._step = step

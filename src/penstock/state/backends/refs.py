@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from penstock.state.local_dir import HostDir
+
+T = TypeVar("T")
 
 
 class FileRef(msgspec.Struct, frozen=True):
@@ -81,9 +85,18 @@ class UnresolvedStateLocation:
     shared_dir: Path
     local: HostDir
 
+    @property
+    def shared(self) -> StateLocation:
+        """The location for operations that use no local store."""
+        return StateLocation(self.shared_dir, self.shared_dir)
+
     def resolve(self) -> StateLocation:
-        """Return the location on the host of the calling process."""
+        """Return the location on the host of the calling process, whether it exists or not."""
         return StateLocation(self.shared_dir, self.local.resolve())
+
+    def use(self, function: Callable[[StateLocation], T]) -> T:
+        """Call a function with the location on this host; if that is full, with the next one."""
+        return self.local.use(lambda path: function(StateLocation(self.shared_dir, path)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,10 +78,11 @@ def open_keyed_state(context: HeadContext, routed_keys: list[bytes]) -> Iterator
     assert states is not None
     phases.mark("read")
     task.layout.attempt_dir.remove_older_attempts()
-    location = task.layout.place(node.uid, context.subtask).resolve()
+    place = task.layout.place(node.uid, context.subtask)
     # BATCH mode finishes a key before it starts the next: there is nothing to keep afterwards.
     backend = create_state_backend("memory" if task.batch_mode else task.backend, node.name)
-    store = backend.open(location, context.work.state or StateRef(version=0))
+    ref = context.work.state or StateRef(version=0)
+    store = backend.on_host(place, lambda location: backend.open(location, ref))
     result.rebuilt = store.was_rebuilt
     try:
         if instruction.snapshot:
@@ -94,7 +95,7 @@ def open_keyed_state(context: HeadContext, routed_keys: list[bytes]) -> Iterator
         yield states
         phases.mark("process")
         if not task.batch_mode and (delta := states.take_delta()):
-            result.state = backend.stage(location, delta, context.staged, instruction.batch)
+            result.state = backend.stage(place.shared, delta, context.staged, instruction.batch)
             phases.mark("stage state")
         # From here on a function that writes state fails: the delta is taken, it would be lost.
         states.release()

@@ -70,6 +70,7 @@ def checkpoint(
     """Do what a task and a background task do for a checkpoint; return the rebased ref."""
     with backend.open(place, ref) as store:
         snapshot = store.snapshot(staged(number))
+    assert snapshot is not None
     compacted = backend.compact(place, ref, staged(number), snapshot)
     assert compacted is not None
     assert not compacted.deltas
@@ -117,6 +118,7 @@ def test_a_compaction_without_changes_only_consumes_its_snapshot(
     ref, _ = checkpoint(backend, place, publish(backend, place, StateRef(0), many(b"1")), 100)
     with backend.open(place, ref) as store:
         snapshot = store.snapshot(staged(101))
+    assert snapshot is not None
     assert backend.compact(place, ref, staged(101), snapshot) is None
     assert not Path(snapshot.path).exists()
 
@@ -402,6 +404,8 @@ def test_leftovers_go_and_what_is_in_use_stays(
             gone.mkdir()
             backend.clean_up_local(place, 2)
             assert private.get(ONE) == b"1"
+    assert old is not None
+    assert new is not None
     left = [Path(old.path).exists(), Path(new.path).exists(), dead.exists(), gone.exists()]
     assert left == [False, True, False, False]
     assert contents(backend, place, newer) == {ONE: b"2"}

@@ -19,6 +19,7 @@ from penstock.state.backends.local_stores import boot_id, discard, private_path
 from penstock.state.backends.refs import LocalSnapshot, StagedName, StateLocation, StateRef
 from penstock.state.delta import Block, blocks_of_entries
 from penstock.state.files import BASE, file_name, read_file, write_file
+from penstock.state.local_dir import writing_to
 from penstock.state.merge import compacted, entries_of, overlay_of
 
 
@@ -33,6 +34,10 @@ class HashMapBackend(ChangelogBackend):
 
     def open(self, location: StateLocation, ref: StateRef) -> HashMapStore:
         check_written_by("hashmap", ref, "tables", "inline")
+        with writing_to(location.local_dir):
+            return self._open(location, ref)
+
+    def _open(self, location: StateLocation, ref: StateRef) -> HashMapStore:
         path = location.local_dir / f"lmdb-{boot_id()}"
         try:
             store = self._open_at(path, location, ref)

@@ -12,6 +12,8 @@ import lmdb
 
 MAP_SIZE = 64 << 30
 
+_LOCK_FILE = "lock.mdb"
+_LOCK_BYTES = 8192
 _STATE = b"state"
 _META = b"meta"
 
@@ -87,6 +89,7 @@ class LmdbEnv:
 
 def _open(path: Path, map_size: int) -> Any:
     path.mkdir(parents=True, exist_ok=True)
+    _reserve_lock_file(path)
     env = lmdb.open(
         str(path),
         map_size=map_size,
@@ -99,3 +102,15 @@ def _open(path: Path, map_size: int) -> Any:
     # Readers that were killed would keep every page they saw from being reused.
     env.reader_check()
     return env
+
+
+def _reserve_lock_file(path: Path) -> None:
+    """Allocate LMDB's lock file, in the size that it has by default.
+
+    LMDB maps it into memory: without space, writing to it would kill the process.
+    """
+    lock = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(lock, 0, _LOCK_BYTES)
+    finally:
+        os.close(lock)

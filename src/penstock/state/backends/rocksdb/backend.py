@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from penstock.state.backends.rocksdb.sst_files import download_sst_files, upload
 from penstock.state.backends.rocksdb.store import RocksDbStore
 from penstock.state.backends.version_marker import VersionMarker
 from penstock.state.files import read_file
+from penstock.state.local_dir import is_full, writing_to
 from penstock.state.merge import overlay_of
 
 logger = logging.getLogger("penstock.state")
@@ -32,6 +34,7 @@ class RocksDbBackend(ChangelogBackend):
     """
 
     wants_snapshots: ClassVar[bool] = True
+    exceeds_memory: ClassVar[bool] = True
 
     def __init__(
         self, *, durable: bool = False, incremental: bool = True, cache_bytes: int = CACHE_BYTES
@@ -41,6 +44,10 @@ class RocksDbBackend(ChangelogBackend):
 
     def open(self, location: StateLocation, ref: StateRef) -> RocksDbStore:
         check_written_by("rocksdb", ref, "base", "inline")
+        with writing_to(location.local_dir):
+            return self._open(location, ref)
+
+    def _open(self, location: StateLocation, ref: StateRef) -> RocksDbStore:
         slot = lock_slot(location.local_dir, "rocksdb")
         if slot is None:
             return self._open_private(location, ref)
@@ -79,7 +86,9 @@ class RocksDbBackend(ChangelogBackend):
         return compacted
 
     def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
-        with self._open_private(location, ref) as store:
+        with writing_to(location.local_dir):
+            store = self._open_private(location, ref)
+        with store:
             yield from store.scan(b"")
 
     def load(
@@ -87,13 +96,13 @@ class RocksDbBackend(ChangelogBackend):
     ) -> StateRef:
         path = private_path(location.local_dir)
         try:
-            database = RocksDbDatabase(path, self._cache_bytes)
-            try:
+            with (
+                writing_to(location.local_dir),
+                closing(RocksDbDatabase(path, self._cache_bytes)) as database,
+            ):
                 database.apply(entries)
                 database.write_version_marker(VersionMarker(0))
                 database.snapshot(path / _SNAPSHOT)
-            finally:
-                database.close()
             snapshot = path / _SNAPSHOT
             return StateRef(
                 0, tables=upload_sst_files(snapshot, location, 0, name, durable=self._durable)
@@ -136,6 +145,9 @@ class RocksDbBackend(ChangelogBackend):
             raise
         except Exception as error:
             # Torn, or half deleted: only a copy, so it is rebuilt, unless another process has it.
+            if is_full(error):
+                _close(database)
+                raise
             is_unavailable = "/LOCK: " in str(error)
             if not is_unavailable:
                 logger.warning(
@@ -190,11 +202,11 @@ class RocksDbBackend(ChangelogBackend):
     def _upload_rebuilt(self, location: StateLocation, ref: StateRef, name: StagedName) -> StateRef:
         path = private_path(location.local_dir)
         try:
-            database = self._rebuild(path, location, ref)
-            try:
+            with (
+                writing_to(location.local_dir),
+                closing(self._rebuild(path, location, ref)) as database,
+            ):
                 database.snapshot(path / _SNAPSHOT)
-            finally:
-                database.close()
             return self._upload(path / _SNAPSHOT, location, ref, name)
         finally:
             discard(path)

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from penstock.errors import CorruptStateError
 from penstock.state.backends.refs import FileRef, SstFiles, StagedName, StateLocation
-from penstock.state.files import check_sums, file_name
+from penstock.state.files import check_sums, create_file, file_name
 
 _TABLE = ".sst"
 _CURRENT = "CURRENT"
@@ -51,7 +51,7 @@ def upload_sst_files(
         file = there.get(own)
         if file is None or file.size != path.stat().st_size:
             shared = file_name(version, name, f"{_MARK}{own}")
-            with path.open("rb") as source, (location.shared_dir / shared).open("xb") as target:
+            with path.open("rb") as source, create_file(location.shared_dir / shared) as target:
                 size, crc = _copy(source, target)
                 if durable:
                     target.flush()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,9 @@ from penstock.state.backends.local_stores import snapshot_path
 from penstock.state.backends.refs import LocalSnapshot, StagedName
 from penstock.state.backends.rocksdb.database import RocksDbDatabase
 from penstock.state.backends.store import StateStore
+from penstock.state.local_dir import is_full
+
+logger = logging.getLogger("penstock.state")
 
 
 class RocksDbStore(StateStore):
@@ -77,9 +81,17 @@ class RocksDbStore(StateStore):
         except Exception as error:
             self._discard_after(error)
 
-    def snapshot(self, name: StagedName) -> LocalSnapshot:
+    def snapshot(self, name: StagedName) -> LocalSnapshot | None:
         path = snapshot_path(self._local_dir, self.version, name)
-        self._opened().snapshot(path)
+        try:
+            self._opened().snapshot(path)
+        except Exception as error:
+            if not is_full(error):
+                raise
+            # The checkpoint is made from the shared files instead; the next task that opens the
+            # state moves it to another location.
+            logger.warning("Local snapshot %s cannot be taken: %s", path, error)
+            return None
         return LocalSnapshot(str(path), self.version)
 
     def close(self) -> None:
