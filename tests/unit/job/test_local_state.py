@@ -52,6 +52,7 @@ def run(backend: str, **settings: str) -> tuple[list[Any], Directories]:
     directories = Directories()
     env = directories.watch(
         environment(
+            1,
             state__backend__type=backend,
             penstock__micro_batch__max_records="10",
             penstock__micro_batch__initial_records="10",
