@@ -60,9 +60,8 @@ class UnsafeNameError(PenstockError):
     name: str
     root: str
     template = (
-        "the snapshot names {name!r}, which is not inside {root}; nothing outside is touched: if "
-        "the path of a sink was changed, restore with the old path; otherwise the snapshot is "
-        "damaged or forged, restore another one"
+        "the snapshot names {name!r}, which is not inside {root}: the snapshot is damaged or "
+        "forged; nothing outside was touched: restore another one"
     )
 
 

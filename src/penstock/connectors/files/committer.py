@@ -14,11 +14,7 @@ from penstock.common.contained_paths import path_inside
 from penstock.connectors.contracts.committer import CommitRequest, Committer
 from penstock.connectors.files.rolling_policy import Piece
 from penstock.connectors.staging import durable_files
-from penstock.connectors.staging.staging_directory import (
-    StagingDirectory,
-    is_hidden,
-    staged_file,
-)
+from penstock.connectors.staging.staging_directory import StagingDirectory, is_hidden
 from penstock.errors import (
     ConnectorError,
     LostPendingFileError,
@@ -63,8 +59,7 @@ class PartFileCommitter(Committer):
     is committed. A pending file is complete without its pieces; only sink state needs those.
     """
 
-    def __init__(self, base_path: Path, directory: StagingDirectory) -> None:
-        self._base_path = base_path
+    def __init__(self, directory: StagingDirectory) -> None:
         self._directory = directory
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
@@ -72,7 +67,7 @@ class PartFileCommitter(Committer):
         for request in requests:
             part = _decode_pending(request.get_committable())
             try:
-                paths = _PartPaths.of(part, self._base_path)
+                paths = _PartPaths.of(part, self._directory)
                 is_new = _make_visible(part, paths)
             except (ConnectorError, UnsafeNameError) as error:
                 request.signal_failed_with_known_reason(error)
@@ -103,22 +98,19 @@ class PartFileCommitter(Committer):
 
 
 class _PartPaths(NamedTuple):
-    """The paths that a committable names, all of them below the sink's path."""
+    """The paths that a committable names, all of them below the path of the sink that staged it."""
 
     pending: Path
     final: Path
     pieces: list[Path]
 
     @classmethod
-    def of(cls, part: PendingPart, base_path: Path) -> Self:
+    def of(cls, part: PendingPart, directory: StagingDirectory) -> Self:
+        pending, base_path = directory.staged_file(part.pending)
         final = path_inside(base_path, part.final)
         if is_hidden(final.relative_to(base_path)):
             raise UnsafeNameError(part.final, str(base_path))
-        return cls(
-            staged_file(base_path, part.pending),
-            final,
-            [staged_file(base_path, piece) for piece in part.pieces],
-        )
+        return cls(pending, final, [directory.staged_file(piece)[0] for piece in part.pieces])
 
 
 def _make_visible(part: PendingPart, paths: _PartPaths) -> bool:

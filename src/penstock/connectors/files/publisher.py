@@ -23,7 +23,7 @@ from penstock.connectors.staging.durable_files import (
     link_or_copy,
 )
 from penstock.connectors.staging.pre_commits import PreCommits
-from penstock.connectors.staging.staging_directory import StagingDirectory, staged_file
+from penstock.connectors.staging.staging_directory import StagingDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class PartFilePublisher(SinkPublisher):
         for unrolled in sorted(kept, key=lambda entry: entry.subtask):
             check_bucket(unrolled.bucket, self.settings.base_path)
             for piece in unrolled.pieces:
-                check_size(staged_file(self.settings.base_path, piece.path), piece.size)
+                check_size(self.directory.staged_file(piece.path)[0], piece.size)
             subtask = unrolled.subtask % self.context.parallelism
             self._pieces[subtask, unrolled.bucket].extend(unrolled.pieces)
             self._durable.update(piece.path for piece in unrolled.pieces)

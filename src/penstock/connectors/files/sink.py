@@ -96,8 +96,7 @@ class FileSink(sink.Sink):
         return PartFilePublisher(settings, settings.staging(context, context.work_dir), context)
 
     def committer(self, context: CommitterContext) -> Committer:
-        settings = self._settings
-        return PartFileCommitter(settings.base_path, settings.staging(context, context.work_dir))
+        return PartFileCommitter(self._settings.staging(context, context.work_dir))
 
 
 class _Builder(ExplainsMissingMethods):

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 from penstock.common.contained_paths import path_inside
 from penstock.connectors.staging.durable_files import sync_files
 from penstock.errors import UnsafeNameError
-from penstock.ids import is_no_later
+from penstock.ids import attempt_number, is_no_later
 
 _HIDDEN = ".staging-"
 _SYNCED_LEVELS = 4
@@ -75,6 +75,22 @@ class StagingDirectory:
             path.is_relative_to(root) and ".." not in path.relative_to(root).parts for root in roots
         )
 
+    def staged_file(self, name: str) -> tuple[Path, Path]:
+        """Return the path of a staged file that a snapshot names, and of the sink that staged it.
+
+        Both may be another job's, and the sink may have had another path when the snapshot was
+        taken. But the file is where a sink of this step stages files, below its path.
+
+        Raises:
+            UnsafeNameError: it is not.
+        """
+        path = path_inside(Path("/"), name)
+        hidden, step, attempt = path.parts[-4:-1] if len(path.parts) > 4 else ("", "", "")
+        is_staged = hidden.startswith(_HIDDEN) and attempt_number(attempt) is not None
+        if not is_staged or step != self.root.name or not Path(name).is_absolute():
+            raise UnsafeNameError(name, f"{_HIDDEN}*/{self.root.name}/a*")
+        return path, path.parents[3]
+
     def remove(self, paths: Iterable[Path]) -> None:
         """Remove files of this step that no snapshot needs; what fails now is left to `sweep`."""
         for path in paths:
@@ -95,18 +111,6 @@ class StagingDirectory:
         _remove_if_empty(self.root)
         if self.root.parent.name.startswith(_HIDDEN):
             _remove_if_empty(self.root.parent)
-
-
-def staged_file(base_path: Path, name: str) -> Path:
-    """Return a file that a snapshot names in the hidden directory of some job below a path.
-
-    Raises:
-        UnsafeNameError: it is not there.
-    """
-    path = path_inside(base_path, name)
-    if not is_hidden(path.relative_to(base_path)):
-        raise UnsafeNameError(name, str(base_path / f"{_HIDDEN}*"))
-    return path
 
 
 def is_hidden(relative: PurePath) -> bool:

@@ -189,15 +189,20 @@ def test_a_piece_of_the_same_size_but_other_content_fails_the_checkpoint(
         publisher.at_barrier(1, flush=flush)()
 
 
+STAGED = "{out}/.staging-job/step/a1/x"
 FORGED = [
     PendingPart("{out}/../secret", "{out}/part-1", 6, []),
     PendingPart("{out}/part-0", "{out}/part-1", 6, []),
     PendingPart("/etc/hostname", "{out}/part-1", 6, []),
-    PendingPart("{out}/.staging-job/x", "/tmp/part-1", 6, []),
-    PendingPart("{out}/.staging-job/x", "{out}/../part-1", 6, []),
-    PendingPart("{out}/.staging-job/x", "{out}/.staging-other/x", 6, []),
-    PendingPart("{out}/.staging-job/x", "{out}/part-1", 6, ["{out}/../secret"]),
-    PendingPart("{out}/.staging-job/x", "{out}/part-1", 6, ["{out}/part-0"]),
+    PendingPart(".staging-job/step/a1/x", "{out}/part-1", 6, []),
+    PendingPart(f"{STAGED}/../../../../../secret", "{out}/part-1", 6, []),
+    PendingPart("{out}/.staging-job/other/a1/x", "{out}/part-1", 6, []),
+    PendingPart("{out}/.staging-job/step/x/x", "{out}/part-1", 6, []),
+    PendingPart(STAGED, "/tmp/part-1", 6, []),
+    PendingPart(STAGED, "{out}/../part-1", 6, []),
+    PendingPart(STAGED, "{out}/.staging-other/x", 6, []),
+    PendingPart(STAGED, "{out}/part-1", 6, ["{out}/../secret"]),
+    PendingPart(STAGED, "{out}/part-1", 6, ["{out}/part-0"]),
 ]
 
 
@@ -207,7 +212,7 @@ def test_a_forged_committable_touches_nothing_outside_the_sinks_own_files(
 ) -> None:
     out = tmp_path / "out"
     sink = into(out).build()
-    for path in (tmp_path / "secret", out / "part-0", out / ".staging-job" / "x"):
+    for path in (tmp_path / "secret", out / "part-0", out / ".staging-job/step/a1/x"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("secret")
     before = sorted(tmp_path.rglob("*"))
@@ -222,9 +227,11 @@ def test_a_forged_committable_touches_nothing_outside_the_sinks_own_files(
     with pytest.raises(CommitFailedError, match="UnsafeNameError") as caught:
         commit(sink, [data])
     assert caught.value.kind == "impossible"
-    committer_of(sink).discard([data], [])
-    committer_of(sink).sweep([data])
     assert sorted(tmp_path.rglob("*")) == before
+    committer_of(sink).sweep([data])
+    committer_of(sink).discard([data], [])
+    assert (tmp_path / "secret").exists()
+    assert (out / "part-0").exists()
 
 
 def test_forged_sink_state_is_refused(tmp_path: Path) -> None:
