@@ -69,6 +69,7 @@ class CheckpointStateMachine:
         """The request whose checkpoint ends the job, once that is complete."""
         self._is_ending = False
         self._sources_paused = False
+        self._last_checkpoint: CheckpointId | None = None
         self._is_draining = False
 
     @property
@@ -99,6 +100,7 @@ class CheckpointStateMachine:
             {n: p.barrier_handling for n, p in live.items()},
             self._sources_paused,
             self._is_draining,
+            self._last_checkpoint,
         )
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -208,6 +210,7 @@ class CheckpointStateMachine:
         self._records = 0
         if pending.ends_the_job:
             self._is_ending = self._sources_paused = True
+            self._last_checkpoint = checkpoint
         return [actions.ReachCrashPoint(CrashPoint.COORDINATOR_TRIGGERED), actions.WakeLoops()]
 
     def _barrier_handling(self, request: CheckpointRequest) -> BarrierHandling:
@@ -323,6 +326,7 @@ class CheckpointStateMachine:
         ]
         if pending.ends_the_job:
             self._sources_paused = self._is_ending = False
+            self._last_checkpoint = None
             self._final_not_before = now + _FINAL_RETRY_DELAY_S
             # Drained sources have ended where they were: only a restore undoes that.
             todo += [actions.FailJob(failure)] if self._is_draining else self._end_of_input()

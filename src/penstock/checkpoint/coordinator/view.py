@@ -35,6 +35,8 @@ class CoordinatorView:
     """Whether sources must read nothing, because the job is being stopped."""
     draining: bool = False
     """Whether sources must end where they are."""
+    last_checkpoint: CheckpointId | None = None
+    """The checkpoint with which the job ends, unless it fails; nothing is processed after it."""
 
     def next_barrier(self, after: CheckpointId) -> CheckpointId | None:
         """Return the next barrier that a source stage has to inject, None if it is up to date."""

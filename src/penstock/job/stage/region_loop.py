@@ -120,7 +120,8 @@ class RegionLoop:
             self._observe_input(batch, is_blocked=is_blocked, is_full=is_full)
             if batch is not None:
                 return batch
-            if not is_full and (self._has_notifications() or self._has_time_work()):
+            has_work = self._has_notifications() or self._has_time_work()
+            if has_work and not is_full and not self._has_passed_last_checkpoint():
                 return self._no_input()
             self._signals.wait(seen, None if is_full else self._wait_seconds())
 
@@ -180,13 +181,22 @@ class RegionLoop:
             e.batch > 0 and coordinator.has_notifications(e.stage.id) for e in self._executions
         )
 
+    def _has_passed_last_checkpoint(self) -> bool:
+        """Whether the job ends with the last snapshot of this region.
+
+        What fires after it would fire again when that snapshot is restored. Functions get their
+        notifications when the job has ended, or when that checkpoint has failed.
+        """
+        last = self._view().last_checkpoint
+        return last is not None and last <= self._last_checkpoint
+
     def _has_time_work(self) -> bool:
         """Whether a timer is due, or an input became idle."""
         return not self._has_ended and self._time.has_work(self._context.job.clock())
 
     def _wait_seconds(self) -> float | None:
         waits = [self._input.wait_seconds()]
-        if not self._has_ended:
+        if not self._has_ended and not self._has_passed_last_checkpoint():
             waits.append(self._time.wait_seconds(self._context.job.clock()))
         return min((w for w in waits if w is not None), default=None)
 

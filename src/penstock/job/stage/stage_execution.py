@@ -124,7 +124,8 @@ class StageExecution:
                 state=self.state.ref(i),
                 previous=self._winners[i],
                 operator_state=self.state.operator_state(i),
-                timers=self.time.timers[i],
+                # Processing-time timers do not fire at the end of the job.
+                timers=messages.NextTimers() if request.close else self.time.timers[i],
                 restored=self.state.is_restored,
             )
             for i, w in enumerate(batch.work if is_head else no_work)

@@ -193,6 +193,7 @@ def test_stages_learn_from_the_view_where_a_savepoint_goes() -> None:
     live = machine.view.checkpoints[machine.last]
     assert (str(live.savepoint_path), live.flush, live.triggered) == ("/sp", True, 0.0)
     assert machine.view.sources_paused
+    assert machine.view.last_checkpoint is not None
 
 
 # -- completion ---------------------------------------------------------------------------------
@@ -315,6 +316,7 @@ def test_the_last_checkpoint_is_tried_again_after_a_pause() -> None:
     machine.due()
     machine.on(SnapshotDeclined(frozen(SOURCE, machine.last), FULL))
     assert not machine.view.sources_paused
+    assert machine.view.last_checkpoint is None
     assert machine.at(0.9) == []
     assert machine.seconds_until_due(0.75) == 0.25
     assert some(machine.at(1.0), TriggerCheckpoint)
