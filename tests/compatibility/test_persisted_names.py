@@ -37,8 +37,10 @@ from penstock.connectors.acknowledging import acknowledgement_mark, received_log
 from penstock.connectors.acknowledging import source as acknowledging_source
 from penstock.connectors.contracts import snapshot_files
 from penstock.connectors.files import committer as file_committer
-from penstock.connectors.files import rolling_policy
+from penstock.connectors.files import enumerator as file_enumerator
+from penstock.connectors.files import finished_files, rolling_policy
 from penstock.connectors.files import writer as file_writer
+from penstock.connectors.formats import input_file
 from penstock.connectors.kafka import partitions
 from penstock.connectors.kafka.sink import commit_marker
 from penstock.connectors.kafka.sink import committable as kafka_committable
@@ -169,6 +171,7 @@ FIELDS: dict[Any, str] = {
     acknowledgement_mark.SnapshotPoint: "job attempt position",
     acknowledging_source._State: "cut notes seen",
     kafka_enumerator._State: "stops is_bounded topics",
+    file_enumerator.EnumeratorState: "snapshot finished begun roots",
     initial_offsets.InitialOffsets: "starts stops",
     stream_enumerator._QueryState: "committed files end has_ended",
 }
@@ -550,6 +553,9 @@ def test_what_a_job_leaves_in_kafka_stays() -> None:
 def test_what_a_kafka_source_keeps_stays(tmp_path: Path) -> None:
     assert partitions.KafkaTopicPartition("a-1", 2).split == "a-1-2"
     topics = {"a": broker_client.TopicId("cluster", "topic")}
+    finished = finished_files.FinishedFiles(checkpointed=True)
+    finished.add("/in/a", input_file.FileIdentity(inode=1, size=2, mtime_ns=3))
+    assert finished.encode().hex() == "e2820227f9e4daad77c243b08b6e1003"
     memory = msgspec.json.encode(kafka_enumerator._State({"a-0": 5}, True, topics))
     assert memory == (b'{"stops":{"a-0":5},"is_bounded":true,"topics":{"a":["cluster","topic"]}}')
     note = initial_offsets.InitialOffsetsFile(tmp_path, "a1", "asked")

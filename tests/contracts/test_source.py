@@ -168,10 +168,16 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def opened(
-    source: Source, work_dir: Path, parallelism: int, positions: dict[str, int]
+    source: Source,
+    work_dir: Path,
+    parallelism: int,
+    positions: dict[str, int],
+    state: bytes = b"",
 ) -> SourceEnumerator:
     context = EnumeratorContext(parallelism, work_dir, clock=lambda: 0.0, wake=lambda: None)
     enumerator = source.enumerator(context)
+    if state:
+        enumerator.restore_state(state)
     enumerator.start(positions)
     return enumerator
 
@@ -217,9 +223,9 @@ def test_a_restored_source_continues_after_its_positions(
     source, records, work_dir = made
     first = opened(source, work_dir, parallelism, {})
     plans = list(itertools.islice(drain(first, sizes), data.draw(st.integers(0, 4))))
-    positions = first.positions()
+    positions, state = first.positions(), first.snapshot_state()
     first.close()
-    second = opened(source, work_dir, data.draw(st.integers(1, 5)), positions)
+    second = opened(source, work_dir, data.draw(st.integers(1, 5)), positions, state)
     assert second.positions() == positions
     plans += drain(second, sizes)
     second.close()
@@ -265,8 +271,8 @@ def test_a_finished_source_plans_nothing_and_stays_finished(made: Any) -> None:
     assert enumerator.plan(100) == []
     assert enumerator.finished()
     assert enumerator.next_poll() is None
-    positions = enumerator.positions()
+    positions, state = enumerator.positions(), enumerator.snapshot_state()
     enumerator.close()
-    again = opened(source, work_dir, 2, positions)
-    assert again.finished() or not positions
+    again = opened(source, work_dir, 2, positions, state)
+    assert again.finished() or not (positions or state)
     again.close()

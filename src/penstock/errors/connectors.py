@@ -65,16 +65,25 @@ class InvalidBucketError(ConnectorError):
     )
 
 
-class ChangedFileError(ConnectorError):
-    """A file became shorter while it was being read."""
+class ChangedFileError(BadDataError):
+    """A file is not the one that the job began to read."""
 
     path: str
-    expected_size: int
-    size: int
+    change: str
     template = (
-        "file {path} must not change after the job has seen it; needs at least {expected_size} "
-        "bytes, got {size}"
+        "file {path} changed after the job began to read it: {change}; put the file back as it "
+        "was, or set penstock.source.changed-files to accept to continue in the new content; files "
+        "must be complete when they appear: write them elsewhere, and rename them"
     )
+
+
+class InputTooLargeError(BadDataError):
+    """A record or block of an input is above its limit."""
+
+    what: str
+    limit: int
+    key: str
+    template = "{what} has more than {limit} bytes; correct the input, or raise {key}"
 
 
 class TextDecodingError(BadDataError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.common.typeinfo import TypeInformation
+from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.graph.job_graph import Edge, JobGraph, Node
 from penstock.graph.transformation import Exchange, OperatorKind, Partitioning
 from penstock.ids import ChannelId, OperatorUid, StageId
@@ -166,10 +167,27 @@ def plan_job(graph: JobGraph) -> Plan:
 
 def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan:
     """Return the plan with another max parallelism for some operators."""
+    return _changed(
+        plan, lambda n: replace(n, max_parallelism=numbers.get(n.uid, n.max_parallelism))
+    )
+
+
+def with_input_settings(plan: Plan, settings: InputSettings) -> Plan:
+    """Return the plan with the settings of the job in its sources."""
+    return _changed(
+        plan,
+        lambda n: (
+            replace(n, function=n.function.with_settings(settings))
+            if n.kind is OperatorKind.SOURCE
+            else n
+        ),
+    )
+
+
+def _changed(plan: Plan, change: Callable[[Node], Node]) -> Plan:
     # Sorted by id, as they are in the job graph.
     nodes = sorted((n for s in plan.stages for n in s.nodes), key=lambda n: n.id)
-    changed = (replace(n, max_parallelism=numbers.get(n.uid, n.max_parallelism)) for n in nodes)
-    return plan_job(JobGraph(plan.job_name, tuple(changed)))
+    return plan_job(JobGraph(plan.job_name, tuple(map(change, nodes))))
 
 
 def _chains(node: Node, nodes: dict[int, Node]) -> bool:

@@ -20,9 +20,10 @@ from penstock.checkpoint.storage.journal import Journal
 from penstock.common.config.checkpoint_options import FRESH
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.errors import JobAlreadyRunningError, UnwritablePathError
-from penstock.graph.plan import Plan
+from penstock.graph.plan import Plan, with_input_settings
 from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
 from penstock.ids import AttemptId, ChannelId, JobKey, StageId
 from penstock.job.context import JobContext
@@ -70,6 +71,7 @@ def launch(
     """
     checkpoints = read_checkpoint_settings(configuration, batch_mode=batch_mode)
     settings = read_settings(configuration, batch_mode)
+    plan = with_input_settings(plan, InputSettings.from_configuration(configuration))
     restart = read_restart_strategy(configuration, checkpointing=checkpoints.enabled)
     key = job_key(checkpoints.job_id, plan.job_name)
     work_dir, temporary = _work_dir(settings, key, is_all=checkpoints.directory is not None)

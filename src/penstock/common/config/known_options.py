@@ -7,7 +7,12 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from penstock.common.config import checkpoint_options, pipeline_options, recovery_options
+from penstock.common.config import (
+    checkpoint_options,
+    pipeline_options,
+    recovery_options,
+    source_options,
+)
 from penstock.common.config.flink_keys import FLINK_KEYS, is_flink_key
 from penstock.common.config.option_kinds import (
     MEMORY_SIZE,
@@ -145,6 +150,7 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = tuple(
     value
     for module in (
         globals(),
+        vars(source_options),
         vars(pipeline_options),
         vars(checkpoint_options),
         vars(recovery_options),

@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
+from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
 from penstock.connectors.contracts.source import CHUNK_RECORDS
 from penstock.errors import LostReceivedRecordsError
 
@@ -34,8 +35,15 @@ class ReceivedLog:
     :meth:`append` and :meth:`trim` may be called by different threads.
     """
 
-    def __init__(self, directory: Path, *, segment_bytes: int = _SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: InputSettings = DEFAULT_INPUT_SETTINGS,
+        *,
+        segment_bytes: int = _SEGMENT_BYTES,
+    ) -> None:
         self.directory = directory
+        self._settings = settings
         self.end = 0
         self._segment_bytes = segment_bytes
         self._path = _segment_path(directory, 0)
@@ -44,7 +52,16 @@ class ReceivedLog:
         directory.mkdir(parents=True)
 
     def append(self, payloads: Sequence[bytes]) -> int:
-        """Append records and return the new end; they may be read once this has returned."""
+        """Append records and return the new end; they may be read once this has returned.
+
+        Raises:
+            InputTooLargeError: for a record above the limit; none of them is appended.
+        """
+        largest = max(map(len, payloads), default=0)
+        if largest > self._settings.max_record_bytes:
+            start = next(p for p in payloads if len(p) == largest)[:40]
+            what = f"a message of {largest} bytes, which begins with {start!r},"
+            raise self._settings.record_too_large(what)
         end = self.end
         for block in _blocks(payloads):
             self._write(block, end)

@@ -9,6 +9,7 @@ acknowledged, and is redelivered.
 
 from __future__ import annotations
 
+import copy
 import logging
 import shutil
 from abc import abstractmethod
@@ -28,6 +29,7 @@ from penstock.connectors.acknowledging.receiver import Delivery, Receiver, Recei
 from penstock.connectors.acknowledging.receiver_loop import ReceiverLoop
 from penstock.connectors.acknowledging.seen_ids import SeenIds
 from penstock.connectors.contracts.builder_checks import require
+from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
 from penstock.connectors.contracts.source import (
     Boundedness,
     Chunk,
@@ -68,6 +70,14 @@ class AcknowledgingSource(Source):
 
     fail_on_data_loss: bool = True
     """Whether to reject a snapshot that is older than what was acknowledged."""
+
+    settings: InputSettings = DEFAULT_INPUT_SETTINGS
+    """Those of the job."""
+
+    def with_settings(self, settings: InputSettings) -> AcknowledgingSource:
+        configured = copy.copy(self)
+        configured.settings = settings
+        return configured
 
     @abstractmethod
     def receiver(self, context: ReceiverContext) -> Receiver:
@@ -142,7 +152,7 @@ class _Enumerator(SourceEnumerator):
         self._check_mark()
         logs = self._directory / "received"
         self._remove_older(logs)
-        log = self._log = ReceivedLog(logs / self._context.attempt)
+        log = self._log = ReceivedLog(logs / self._context.attempt, self._source.settings)
         limit = self._source.max_unacknowledged
         notes = {} if self._restored is None else self._restored.notes
         receiver = self._receiver = self._source.receiver(

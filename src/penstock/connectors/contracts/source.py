@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.common.typeinfo import TypeInformation
+    from penstock.connectors.contracts.input_settings import InputSettings
 
 CHUNK_RECORDS = 65_536
 """Maximum number of records in a chunk that :meth:`Source.read` yields."""
@@ -64,12 +65,14 @@ class SplitRange(msgspec.Struct, frozen=True):
     """A range of one split, read by one subtask in one micro-batch.
 
     ``split`` is the split's stable id: a file's path, a log's directory, ``"0"``. ``start`` is
-    inclusive and ``end`` exclusive, in the source's own unit (rows or bytes).
+    inclusive and ``end`` exclusive, in the source's own unit (rows or bytes). ``identity`` is how
+    the source recognises the split when it reads it; None if a split cannot change.
     """
 
     split: str
     start: int
     end: int
+    identity: tuple[int, int, int] | None = None
 
 
 ReadPlan: TypeAlias = list[list[SplitRange]]
@@ -92,7 +95,9 @@ class EnumeratorContext:
     checkpoints. ``lineage`` is the same in all attempts that resume from one another, and different
     in every job that starts without restored state, whatever its name. ``check_owner`` raises
     `FencedError` if another driver has taken the job: a thread of the enumerator calls it before it
-    changes anything outside, for example commits an offset.
+    changes anything outside, for example commits an offset. With
+    ``complete_positions`` (at-most-once) a restored job may get newer positions than state:
+    :meth:`positions` must then say everything that was planned.
     """
 
     parallelism: int
@@ -104,6 +109,7 @@ class EnumeratorContext:
     checkpointed: bool = True
     lineage: str = ""
     check_owner: Callable[[], None] = _owns_job
+    complete_positions: bool = False
 
 
 class SourceEnumerator(ABC):
@@ -215,6 +221,12 @@ class SourceEnumerator(ABC):
         An exception fails the job.
         """
 
+    def notify_state_complete(self, state: bytes) -> None:  # noqa: B027
+        """Learn that a checkpoint with this result of :meth:`snapshot_state` is complete.
+
+        Called right before :meth:`notify_checkpoint_complete`, under the same conditions.
+        """
+
     def release(self, positions: Mapping[str, int]) -> None:  # noqa: B027
         """Learn that no restore will ever read anything below these positions.
 
@@ -257,6 +269,10 @@ class Source(ABC):
         Called in a task, once per range of its plan. A retried task, a repeated micro-batch or a
         restored job reads the range again, and must get the same records.
         """
+
+    def with_settings(self, settings: InputSettings) -> Source:
+        """Return this source with the settings of its job; called once, when the job starts."""
+        return self
 
     def with_timestamps(self) -> Source:
         """Return this source for a job that uses event time.

@@ -10,10 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from penstock.connectors.contracts import source
-from penstock.connectors.files.listing import list_files
+from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
+from penstock.connectors.files.finished_files import FinishedFiles
+from penstock.connectors.files.listing import Listing, list_files
+from penstock.connectors.formats.input_file import FileIdentity
 from penstock.connectors.formats.reader_format import ReaderFormat
-from penstock.errors import MissingPathError
+from penstock.errors import ChangedFileError, MissingPathError
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +38,7 @@ class FileSet:
     reader_format: ReaderFormat
     splits_files: bool = True
     discovery_interval: float | None = None
+    settings: InputSettings = DEFAULT_INPUT_SETTINGS
 
     def is_splittable(self, path: str) -> bool:
         """Whether a file may be read in several ranges."""
@@ -42,10 +48,28 @@ class FileSet:
 @dataclass(slots=True)
 class _File:
     path: str
-    size: int
     next: int
     splittable: bool
+    size: int = 0
+    identity: FileIdentity | None = None
+    """Known once its first range is planned: until then it may change."""
     block_starts: Sequence[int] | None = None
+
+
+class EnumeratorState(msgspec.Struct, frozen=True):
+    """What a checkpoint holds in addition to the positions of unfinished files."""
+
+    snapshot: int
+    """The number of the snapshot."""
+    finished: bytes
+    """Of finished files, as `FinishedFiles` encodes them."""
+    begun: dict[str, tuple[int, int]]
+    """Size and modification time (in nanoseconds) of the files that are partly read."""
+    roots: tuple[tuple[int, int], ...]
+    """Device and inode of the source's paths."""
+
+
+_decode_state = msgspec.msgpack.Decoder(EnumeratorState).decode
 
 
 MAX_BYTES = 256 << 20
@@ -55,51 +79,79 @@ MAX_BYTES = 256 << 20
 class FileEnumerator(source.SourceEnumerator):
     """Plans files in the order of their paths, one after the other.
 
-    A position is the next byte of a file. The position of a finished file is the complement
-    ``~size`` of its size (a negative number): finished files may be removed, and a restored job
-    must distinguish them from files that disappeared before they were read.
+    A position is the next byte of a file. Finished files have none, they are in `EnumeratorState`;
+    only if positions have to be complete (at-most-once, and checkpoints of penstock 0.1.0), their
+    position is the complement ``~size`` of their size, a negative number.
+
+    A file must not change from its first range to its last. Its size, modification time and inode
+    go with every range to the task that reads it. A checkpoint holds size and modification time,
+    but no inode: a restored job may find a copy of the directory.
     """
 
     def __init__(self, files: FileSet, context: source.EnumeratorContext) -> None:
         self._files = files
         self._parallelism = context.parallelism
         self._clock = context.clock
+        self._has_complete_positions = context.complete_positions
         self._positions: dict[str, int] = {}
-        self._sizes: dict[str, int] = {}
+        """Of unfinished files."""
+        self._begun: dict[str, FileIdentity] = {}
+        self._finished = FinishedFiles(checkpointed=context.checkpointed)
+        self._roots: tuple[tuple[int, int], ...] = ()
+        self._restored: EnumeratorState | None = None
         self._waiting: deque[_File] = deque()
         self._discovered_at = 0.0
         self._bytes_per_record: float | None = None
 
+    def restore_state(self, state: bytes) -> None:
+        self._restored = _decode_state(state)
+        self._finished.restore(self._restored.snapshot, self._restored.finished)
+
     def start(self, positions: Mapping[str, int]) -> None:
-        listed = list_files(self._files.roots)
+        listing = list_files(self._files.roots)
         self._discovered_at = self._clock()
+        restored = self._restored
+        self._roots = listing.roots if restored is None else restored.roots
         for path, position in positions.items():
-            self._positions[path] = position
             if position < 0:
-                self._sizes[path] = ~position
-            elif path in listed:
-                self._add(path, listed[path], position)
+                self._finished.restore_path(path)
+            elif path in listing.files:
+                self._resume(path, position, listing.files[path])
             else:
                 raise MissingPathError(path)
-        if self._is_continuous or not positions:
-            self._add_new(listed)
+        if self._compare(listing) and restored is not None:
+            self._finished.forget_missing()
+        if self._is_continuous or (restored is None and not positions):
+            self._add_new(listing)
 
     def plan(self, max_records: int) -> source.ReadPlan:
         if self._discovery_due() == 0.0:
             self._discovered_at = self._clock()
-            self._add_new(list_files(self._files.roots))
+            listing = list_files(self._files.roots)
+            self._compare(listing)
+            self._add_new(listing)
         wanted = min(int(max_records * self._estimate()), MAX_BYTES * self._parallelism)
         pieces = self._next_ranges(max(1, wanted))
         return spread(pieces, self._parallelism) if pieces else []
 
     def positions(self) -> dict[str, int]:
+        if self._has_complete_positions:
+            return self._finished.positions() | self._positions
         return dict(self._positions)
+
+    def snapshot_state(self) -> bytes:
+        begun = {path: (found.size, found.mtime_ns) for path, found in self._begun.items()}
+        number, finished = self._finished.snapshots, self._finished.encode()
+        return msgspec.msgpack.encode(EnumeratorState(number, finished, begun, self._roots))
+
+    def notify_state_complete(self, state: bytes) -> None:
+        self._finished.complete(_decode_state(state).snapshot)
 
     def finished(self) -> bool:
         return not self._is_continuous and not self._waiting
 
     def is_finished(self, split: str) -> bool:
-        return self._positions.get(split, 0) < 0
+        return split not in self._positions
 
     def observe(self, records: int, ranges: Sequence[source.SplitRange]) -> None:
         size = sum(part.end - part.start for part in ranges)
@@ -120,44 +172,74 @@ class FileEnumerator(source.SourceEnumerator):
             return None
         return max(0.0, self._discovered_at + interval - self._clock())
 
-    def _add_new(self, listed: Mapping[str, int]) -> None:
-        for path, size in listed.items():
-            if path not in self._sizes:
-                self._add(path, size, 0)
-            elif size != self._sizes[path]:
-                _log.warning(
-                    "File %s changed from %d to %d bytes after it was listed. Files must "
-                    "not change; this one is not read again.",
-                    path,
-                    self._sizes[path],
-                    size,
-                )
-                self._sizes[path] = size
+    def _compare(self, listing: Listing) -> bool:
+        """Compare the finished files with a listing, and forget those that were removed.
 
-    def _add(self, path: str, size: int, position: int) -> None:
-        self._sizes[path] = size
-        if position < size:
-            self._positions[path] = position
-            splittable = self._files.is_splittable(path)
-            self._waiting.append(_File(path, size, position, splittable))
-        else:
-            self._positions[path] = ~size
+        Nothing is forgotten, and False returned, while the listing is one of other directories than
+        before: an unmounted file system looks like an empty directory. Once a finished file is
+        found there, these directories count.
+        """
+        is_same_place = listing.roots == self._roots
+        read = {p: found for p, found in listing.files.items() if p not in self._positions}
+        if self._finished.update(read, forgets=is_same_place):
+            self._roots = listing.roots
+        return is_same_place
+
+    def _add_new(self, listing: Listing) -> None:
+        for path, found in listing.files.items():
+            if path not in self._positions and path not in self._finished:
+                if found.size:
+                    self._add(path)
+                else:
+                    self._finished.add(path, found)
+
+    def _add(self, path: str) -> _File:
+        file = _File(path, 0, self._files.is_splittable(path))
+        self._positions[path] = 0
+        self._waiting.append(file)
+        return file
+
+    def _resume(self, path: str, position: int, found: FileIdentity) -> None:
+        """Continue with a file of a restored checkpoint."""
+        file = self._add(path)
+        if position == 0:
+            return
+        change = "" if position < found.size else f"it has {found.size} bytes, {position} were read"
+        if self._restored is not None and path in self._restored.begun:
+            size, mtime_ns = self._restored.begun[path]
+            change = FileIdentity(found.inode, size, mtime_ns).difference(found)
+        if change and not self._files.settings.accepts_changed_files:
+            raise ChangedFileError(path, change)
+        if change:
+            _log.warning("File %s changed (%s): reading continues at %d", path, change, position)
+        file.next = self._positions[path] = min(position, found.size)
+        self._set_identity(file, found)
+
+    def _set_identity(self, file: _File, found: FileIdentity) -> None:
+        file.identity, file.size = found, found.size
+        self._begun[file.path] = found
 
     def _next_ranges(self, budget: int) -> list[tuple[source.SplitRange, bool]]:
         pieces: list[tuple[source.SplitRange, bool]] = []
         rest = budget // _REST_FRACTION
         while budget > 0 and self._waiting:
             file = self._waiting[0]
-            end = self._range_end(file, budget, rest)
-            pieces.append((source.SplitRange(file.path, file.next, end), file.splittable))
-            budget -= end - file.next
-            file.next = end
-            if end < file.size:
-                self._positions[file.path] = end
-            else:
-                self._positions[file.path] = ~file.size
+            if file.identity is None:
+                self._set_identity(file, _identify(file.path))
+            if file.next < file.size:
+                end = self._range_end(file, budget, rest)
+                pieces.append((self._range(file, end), file.splittable))
+                budget -= end - file.next
+                file.next = self._positions[file.path] = end
+            if file.next >= file.size:
+                del self._positions[file.path]
+                self._finished.add(file.path, self._begun.pop(file.path))
                 self._waiting.popleft()
         return pieces
+
+    def _range(self, file: _File, end: int) -> source.SplitRange:
+        identity = None if self._files.settings.accepts_changed_files else file.identity
+        return source.SplitRange(file.path, file.next, end, identity)
 
     def _range_end(self, file: _File, budget: int, rest: int) -> int:
         wanted = file.next + budget
@@ -181,6 +263,13 @@ class FileEnumerator(source.SourceEnumerator):
         return self._bytes_per_record
 
 
+def _identify(path: str) -> FileIdentity:
+    try:
+        return FileIdentity.of(Path(path).stat())
+    except FileNotFoundError:
+        raise MissingPathError(path) from None
+
+
 def spread(pieces: Sequence[tuple[source.SplitRange, bool]], parallelism: int) -> source.ReadPlan:
     """Divide ranges of files evenly among the subtasks, in order.
 
@@ -201,6 +290,6 @@ def spread(pieces: Sequence[tuple[source.SplitRange, bool]], parallelism: int) -
                 low = max(part.start, cuts[subtask] + shift)
                 high = min(part.end, cuts[subtask + 1] + shift)
                 if low < high:
-                    plan[subtask].append(source.SplitRange(part.split, low, high))
+                    plan[subtask].append(msgspec.structs.replace(part, start=low, end=high))
         done += length
     return plan

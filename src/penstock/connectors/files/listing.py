@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.connectors.formats.input_file import FileIdentity
 from penstock.errors import MissingPathError
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All files at or below some paths, sorted, and the device and inode of each of these paths.
+
+    A path that is another directory than before, such as a mount point after an unmount, says
+    nothing about the files that were below it.
+    """
+
+    files: dict[str, FileIdentity]
+    roots: tuple[tuple[int, int], ...]
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
@@ -21,25 +35,39 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     return Path(text).absolute()
 
 
-def list_files(roots: Iterable[Path]) -> dict[str, int]:
-    """Return the sizes of all files at or below the roots, sorted by path.
+def list_files(paths: Iterable[Path]) -> Listing:
+    """Return all files at or below some paths.
 
-    Hidden files and directories below a root, whose names start with ``.`` or ``_``, are skipped.
+    Hidden files and directories below a path, whose names start with ``.`` or ``_``, are skipped.
+
+    Raises:
+        MissingPathError: one of the paths does not exist.
+        OSError: a directory cannot be read: its files must not look as if they were removed.
     """
-    found: dict[str, int] = {}
-    for root in roots:
-        if not root.exists():
-            raise MissingPathError(str(root))
+    found: dict[str, FileIdentity] = {}
+    roots = []
+    for root in paths:
+        try:
+            stat = root.stat()
+        except FileNotFoundError:
+            raise MissingPathError(str(root)) from None
+        roots.append((stat.st_dev, stat.st_ino))
         for path in _walk(root) if root.is_dir() else [str(root)]:
             try:
-                found[path] = Path(path).stat().st_size
+                found[path] = FileIdentity.of(Path(path).stat())
             except FileNotFoundError:
                 continue  # removed since it was listed
-    return dict(sorted(found.items()))
+    return Listing(dict(sorted(found.items())), tuple(roots))
 
 
 def _walk(root: Path) -> Iterator[str]:
-    for directory, subdirectories, names in os.walk(root):
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+        if error.filename == str(root):
+            raise MissingPathError(str(root)) from None
+
+    for directory, subdirectories, names in os.walk(root, onerror=failed):
         subdirectories[:] = filter(_visible, subdirectories)
         for name in filter(_visible, names):
             yield f"{directory}{os.sep}{name}"

@@ -4,21 +4,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.common.time import Duration
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts import source
 from penstock.connectors.contracts.builder_checks import require
+from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.files.enumerator import FileEnumerator, FileSet
 from penstock.connectors.files.listing import local_path
 from penstock.connectors.formats.format_settings import check_instance
+from penstock.connectors.formats.input_file import FileIdentity, InputFile
 from penstock.connectors.formats.reader_format import BulkFormat, ReaderFormat
 from penstock.connectors.formats.text_lines import StreamFormat
 from penstock.errors import MissingPathError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +55,8 @@ class FileSplitAssignerProvider:
 class FileSource(source.Source):
     """The records of files and of all files below directories, in the order of their paths.
 
-    A file must not change once it is listed: write it elsewhere, or under a hidden name that starts
-    with ``.`` or ``_``, and rename it.
+    A file must be complete when it appears: write it elsewhere, or under a hidden name that starts
+    with ``.`` or ``_``, and rename it. If it changes while it is read, the job fails.
     """
 
     def __init__(self, files: FileSet) -> None:
@@ -82,13 +86,25 @@ class FileSource(source.Source):
     def enumerator(self, context: source.EnumeratorContext) -> source.SourceEnumerator:
         return FileEnumerator(self._files, context)
 
+    def with_settings(self, settings: InputSettings) -> FileSource:
+        return FileSource(replace(self._files, settings=settings))
+
     def read(self, split_range: source.SplitRange) -> Iterator[source.Chunk]:
-        path = Path(split_range.split)
-        return self._files.reader_format.read(path, split_range.start, split_range.end)
+        return self._read(split_range, self._files.reader_format.read)
 
     def read_lists(self, split_range: source.SplitRange) -> Iterator[list[Any]]:
-        path = Path(split_range.split)
-        return self._files.reader_format.read_lists(path, split_range.start, split_range.end)
+        return self._read(split_range, self._files.reader_format.read_lists)
+
+    def _read(
+        self, split_range: source.SplitRange, read: Callable[[InputFile, int, int], Iterator[T]]
+    ) -> Iterator[T]:
+        planned = split_range.identity
+        identity = None if planned is None else FileIdentity(*planned)
+        with InputFile(Path(split_range.split), identity, self._files.settings) as file:
+            with file.changes_first():
+                yield from read(file, split_range.start, split_range.end)
+            # Nothing counts that was read before this: the micro-batch is not published.
+            file.verify()
 
 
 def _builder(

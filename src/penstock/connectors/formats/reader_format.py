@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.source import CHUNK_RECORDS, Chunk, TimestampedChunk
-from penstock.errors import ChangedFileError
+from penstock.connectors.formats.input_file import InputFile
 
 _SAMPLE_BYTES = 64 * 1024
 
@@ -32,12 +32,16 @@ class ReaderFormat(ABC):
         """Whether a file may be divided at any byte; if not, it is read as a whole."""
 
     @abstractmethod
-    def read(self, path: Path, start: int, end: int) -> Iterator[Chunk]:
-        """Yield the records that start in a range of bytes, in order; called in a task."""
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[Chunk]:
+        """Yield the records that start in a range of bytes, in order; called in a task.
 
-    def read_lists(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
+        A record or block above the limits of ``file.settings`` is an error, raised before it is in
+        memory as a whole.
+        """
+
+    def read_lists(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
         """Yield the same records as Python lists."""
-        for chunk in self.read(path, start, end):
+        for chunk in self.read(file, start, end):
             assert not isinstance(chunk, TimestampedChunk), "files have no timestamps"
             yield chunk if isinstance(chunk, list) else chunk.to_pylist()
 
@@ -58,14 +62,6 @@ class ReaderFormat(ABC):
 
 class BulkFormat(ReaderFormat):
     """A format whose records are read in batches, such as Parquet."""
-
-
-def check_length(path: Path, end: int) -> int:
-    """Return the size of a file; raise `ChangedFileError` if it ends before a planned range."""
-    size = path.stat().st_size
-    if size < end:
-        raise ChangedFileError(str(path), end, size)
-    return size
 
 
 def in_chunks(records: list[Any]) -> Iterator[list[Any]]:

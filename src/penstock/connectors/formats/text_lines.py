@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.connectors.contracts.source import CHUNK_RECORDS, Chunk
 from penstock.connectors.formats import line_files
+from penstock.connectors.formats.input_file import InputFile
 from penstock.connectors.formats.reader_format import ReaderFormat, in_chunks
 from penstock.errors import TextDecodingError
 
@@ -48,20 +49,20 @@ class TextLineFormat(StreamFormat):
     def splittable(self, path: Path) -> bool:
         return self._has_plain_line_ends and super().splittable(path)
 
-    def read(self, path: Path, start: int, end: int) -> Iterator[Chunk]:
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[Chunk]:
         if self.charset != "utf-8":
-            yield from self.read_lists(path, start, end)
+            yield from self.read_lists(file, start, end)
             return
-        for offset, block in self._blocks(path, start, end):
+        for offset, block in self._blocks(file, start, end):
             if not block.isascii():
-                self._decode(path, offset, block)
+                self._decode(file.path, offset, block)
             lines = _line_array(block)
             for first in range(0, len(lines), CHUNK_RECORDS):
                 yield lines.slice(first, CHUNK_RECORDS)
 
-    def read_lists(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
-        for offset, block in self._blocks(path, start, end):
-            text = self._decode(path, offset, block)
+    def read_lists(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
+        for offset, block in self._blocks(file, start, end):
+            text = self._decode(file.path, offset, block)
             if "\r" in text:
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
             lines = text.split("\n")
@@ -69,12 +70,10 @@ class TextLineFormat(StreamFormat):
                 lines.pop()
             yield from in_chunks(lines)
 
-    def _blocks(self, path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    def _blocks(self, file: InputFile, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         if self._has_plain_line_ends:
-            yield from line_files.read_blocks(path, start, end)
-            return
-        with line_files.open_lines(path) as file:
-            yield 0, file.read()
+            return line_files.read_blocks(file, start, end)
+        return iter([(0, line_files.read_whole(file))])
 
     def _decode(self, path: Path, offset: int, block: bytes) -> str:
         try:

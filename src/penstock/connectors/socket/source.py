@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock.common.typeinfo import TypeInformation, Types
+from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
 from penstock.connectors.contracts.source import (
     Boundedness,
     Chunk,
@@ -47,6 +48,12 @@ class SocketSource(Source):
             raise InvalidJobError(message)
         self._host = host
         self._port = port
+        self._settings = DEFAULT_INPUT_SETTINGS
+
+    def with_settings(self, settings: InputSettings) -> SocketSource:
+        configured = SocketSource(self._host, self._port)
+        configured._settings = settings
+        return configured
 
     def boundedness(self) -> Boundedness:
         return Boundedness.CONTINUOUS_UNBOUNDED
@@ -58,7 +65,7 @@ class SocketSource(Source):
         return 1
 
     def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
-        return _Enumerator(self._host, self._port, context)
+        return _Enumerator((self._host, self._port), context, self._settings)
 
     def read(self, split_range: SplitRange) -> Iterator[Chunk]:
         return read_log(Path(split_range.split), split_range.start, split_range.end)
@@ -71,9 +78,12 @@ class _Enumerator(SourceEnumerator):
     only one micro-batch uses, are.
     """
 
-    def __init__(self, host: str, port: int, context: EnumeratorContext) -> None:
-        self._address = (host, port)
+    def __init__(
+        self, address: tuple[str, int], context: EnumeratorContext, settings: InputSettings
+    ) -> None:
+        self._address = address
         self._context = context
+        self._settings = settings
         self._directory = context.work_dir / "ingestion-log"
         self._log = IngestionLog(self._directory)
         self._next = 0
@@ -82,7 +92,7 @@ class _Enumerator(SourceEnumerator):
     def start(self, positions: Mapping[str, int]) -> None:
         self._next = self._first_record(positions)
         if not self._log.ended:
-            self._receiver = _Receiver(self._address, self._log, self._context)
+            self._receiver = _Receiver(self._address, self._log, self._context, self._settings)
             self._receiver.planned = self._next
             self._receiver.start()
 
@@ -137,9 +147,14 @@ class _Receiver:
     """
 
     def __init__(
-        self, address: tuple[str, int], log: IngestionLog, context: EnumeratorContext
+        self,
+        address: tuple[str, int],
+        log: IngestionLog,
+        context: EnumeratorContext,
+        settings: InputSettings,
     ) -> None:
         self.error: Exception | None = None
+        self._settings = settings
         self.planned = 0
         self._log = log
         self._wake = context.wake
@@ -174,22 +189,38 @@ class _Receiver:
             self._wake()
 
     def _receive(self) -> None:
-        rest = b""
+        # Pieces of a line whose end has not arrived; joining them each time would be quadratic.
+        rest: list[bytes] = []
+        rest_bytes = 0
         while data := self._socket.recv(_RECEIVE_BYTES):
             lines, separator, rest_of_data = data.rpartition(b"\n")
             if not separator:
-                rest += data
+                rest.append(data)
+                rest_bytes += len(data)
+                self._check_size(rest_bytes)
                 continue
+            block = b"".join([*rest, lines, b"\n"])
+            received = block.replace(b"\r\n", b"\n")[:-1].split(b"\n")
+            # Nearly always true: then no line has to be measured.
+            if len(block) > self._settings.max_record_bytes:
+                self._check_size(max(map(len, received)))
             self._check_owner()
             # While one block is synced, the next one arrives in the socket's buffer.
-            self._log.append((rest + lines + b"\n").replace(b"\r\n", b"\n")[:-1].split(b"\n"))
-            rest = rest_of_data
+            self._log.append(received)
+            rest, rest_bytes = [rest_of_data], len(rest_of_data)
             self._wake()
             self._wait_while_full()
         if not self._stopping.is_set():
             self._check_owner()
-            self._log.append([rest] if rest else [])
+            last = b"".join(rest)
+            self._log.append([last] if last else [])
             self._log.append_end()
+
+    def _check_size(self, size: int) -> None:
+        if size > self._settings.max_record_bytes:
+            host, port = self._address
+            what = f"a line from {host}:{port}"
+            raise self._settings.record_too_large(what)
 
     def _wait_while_full(self) -> None:
         while self._log.end - self.planned > _MAX_BACKLOG:

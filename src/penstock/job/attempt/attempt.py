@@ -126,7 +126,7 @@ class Attempt:
         states = {o.uid: o.source for o in operators if o.source is not None}
         for uid, source in self._sources().items():
             if uid in states:
-                source.notify_checkpoint_complete(states[uid].positions)
+                source.notify_checkpoint_complete(states[uid])
 
     def notify_checkpoints_discarded(self, checkpoints: list[CheckpointId]) -> None:
         """Let sources and sinks remove what no snapshot needs any more."""

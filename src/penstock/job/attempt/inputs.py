@@ -72,6 +72,7 @@ def _open_source(context: AttemptContext, stage: Stage) -> SourceInput:
             checkpointed=job.checkpoints.enabled,
             lineage=f"{layout.job_instance} {layout.lineage}",
             check_owner=context.check_owner,
+            complete_positions=job.checkpoints.mode is Guarantee.AT_MOST_ONCE,
         )
     )
     progress = None

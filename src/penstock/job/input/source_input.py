@@ -32,7 +32,7 @@ class SourceInput(StageInput):
         self._is_paused = False
         # The coordinator's thread appends, the region loop pops: the enumerator is called by the
         # loop only, so that connectors need no locks. Only the newest positions matter.
-        self._completed: deque[Mapping[str, int]] = deque(maxlen=1)
+        self._completed: deque[SourceState] = deque(maxlen=1)
         self._releasable: deque[Mapping[str, int]] = deque(maxlen=1)
 
     def poll(self, size: int, passed: CheckpointId, view: ReadView) -> MicroBatchInput | None:
@@ -74,9 +74,9 @@ class SourceInput(StageInput):
         positions, finished = source.positions(), source.finished()
         return SourceState(positions, finished, source.snapshot_state(), source.snapshot_files())
 
-    def notify_checkpoint_complete(self, positions: Mapping[str, int]) -> None:
-        """Queue the positions of a completed checkpoint; the region loop tells the source."""
-        self._completed.append(positions)
+    def notify_checkpoint_complete(self, state: SourceState) -> None:
+        """Queue the source's state in a completed checkpoint; the region loop tells the source."""
+        self._completed.append(state)
 
     def release(self, positions: Mapping[str, int]) -> None:
         """Queue the lowest positions any snapshot needs; the region loop tells the source."""
@@ -87,7 +87,9 @@ class SourceInput(StageInput):
             # What is acknowledged or deleted is fenced by nothing but this.
             self.check_owner()
         while self._completed:
-            self.enumerator.notify_checkpoint_complete(self._completed.popleft())
+            state = self._completed.popleft()
+            self.enumerator.notify_state_complete(state.enumerator_state)
+            self.enumerator.notify_checkpoint_complete(state.positions)
         while self._releasable:
             if positions := self._releasable.popleft():
                 self.enumerator.release(positions)

@@ -29,6 +29,7 @@ from penstock.errors import (
     UnwritableRecordError,
 )
 from penstock.types.signature import type_signature
+from tests.unit.connectors.formats.reading import read_chunks, read_lists
 from tests.unit.support import collected, environment
 
 FIELDS: list[dict[str, Any]] = [
@@ -45,7 +46,7 @@ CODECS = ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"]
 def read(path: Path, *cuts: int, schema: AvroSchema = SCHEMA) -> list[Any]:
     reader = cloudpickle.loads(cloudpickle.dumps(AvroReaderFormat.for_generic_record(schema)))
     places = [0, *cuts, path.stat().st_size]
-    chunks = [list(reader.read_lists(path, a, b)) for a, b in itertools.pairwise(places)]
+    chunks = [read_lists(reader, path, a, b) for a, b in itertools.pairwise(places)]
     return list(itertools.chain.from_iterable(itertools.chain.from_iterable(chunks)))
 
 
@@ -175,7 +176,7 @@ def test_an_unknown_codec_is_named(tmp_path: Path) -> None:
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     path = foreign(tmp_path / "f")
     with pytest.raises(ChangedFileError):
-        list(AvroReaderFormat.for_generic_record(SCHEMA).read(path, 0, 10**9))
+        read_chunks(AvroReaderFormat.for_generic_record(SCHEMA), path, 0, 10**9)
 
 
 @pytest.mark.parametrize(

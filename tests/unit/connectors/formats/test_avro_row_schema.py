@@ -25,6 +25,7 @@ from penstock.errors import (
     UnreadableFileError,
     UnwritableRecordError,
 )
+from tests.unit.connectors.formats.reading import read_lists
 
 DESCRIBED: dict[str, Any] = {
     "type": "record",
@@ -131,7 +132,7 @@ def test_avro_records_in_parquet_files_are_read_as_written(tmp_path: Path) -> No
     assert pq.read_table(path)["id"].to_pylist() == [1, 2, 3]
     assert pq.read_table(path)["place"].to_pylist() == [{"city": "Ulm"}] * 3
     reader = AvroParquetReaders.for_generic_record(AvroSchema(TEXT))
-    chunks = list(reader.read_lists(path, 0, path.stat().st_size))
+    chunks = read_lists(reader, path, 0, path.stat().st_size)
     assert list(itertools.chain(*chunks)) == [{**RECORD, "id": n} for n in (1, 2, 3)]
 
 
@@ -139,7 +140,7 @@ def test_a_parquet_file_of_another_schema_is_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["one"]}), tmp_path / "f")
     reader = AvroParquetReaders.for_generic_record(AvroSchema(TEXT))
     with pytest.raises(UnreadableFileError, match="field 'id' is string"):
-        list(reader.read_lists(tmp_path / "f", 0, 10))
+        read_lists(reader, tmp_path / "f", 0, 10)
     with (
         (tmp_path / "g").open("wb") as file,
         pytest.raises(UnwritableRecordError, match=r"Order\.id"),

@@ -19,6 +19,7 @@ from penstock.errors import (
     UnreadableFileError,
 )
 from penstock.table import DataTypes
+from tests.unit.connectors.formats.reading import read_lists
 
 WORDS = CsvSchema.builder().add_string_column("word").add_number_column("n").build()
 
@@ -26,7 +27,7 @@ WORDS = CsvSchema.builder().add_string_column("word").add_number_column("n").bui
 def read(schema: CsvSchema, path: Path, *cuts: int) -> list[Any]:
     reader = cloudpickle.loads(cloudpickle.dumps(CsvReaderFormat.for_schema(schema)))
     places = [0, *cuts, path.stat().st_size]
-    chunks = [list(reader.read_lists(path, a, b)) for a, b in itertools.pairwise(places)]
+    chunks = [read_lists(reader, path, a, b) for a, b in itertools.pairwise(places)]
     return list(itertools.chain.from_iterable(itertools.chain.from_iterable(chunks)))
 
 

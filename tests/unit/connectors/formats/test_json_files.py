@@ -14,6 +14,7 @@ from penstock.datastream.formats.json import (
     JsonRowSerializationSchema,
 )
 from penstock.errors import UnreadableFileError
+from tests.unit.connectors.formats.reading import read_lists
 
 WORDS = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
 SCHEMA = JsonRowDeserializationSchema.builder().type_info(WORDS)
@@ -22,7 +23,7 @@ SCHEMA = JsonRowDeserializationSchema.builder().type_info(WORDS)
 def read(path: Path, *cuts: int, schema: Any = None) -> list[Any]:
     reader = JsonReaderFormat.for_schema(schema or SCHEMA.build())
     places = [0, *cuts, path.stat().st_size]
-    chunks = [list(reader.read_lists(path, a, b)) for a, b in itertools.pairwise(places)]
+    chunks = [read_lists(reader, path, a, b) for a, b in itertools.pairwise(places)]
     return list(itertools.chain.from_iterable(itertools.chain.from_iterable(chunks)))
 
 

@@ -12,6 +12,7 @@ from penstock.common import Configuration, Instant, Row, Types
 from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from penstock.errors import ChangedFileError, InvalidJobError, UnreadableFileError
 from penstock.table import DataTypes
+from tests.unit.connectors.formats.reading import read_chunks, read_lists
 
 WORDS = DataTypes.ROW(
     [DataTypes.FIELD("word", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.BIGINT())]
@@ -21,7 +22,7 @@ WORDS = DataTypes.ROW(
 def read(row_type: Any, path: Path, *cuts: int, **options: Any) -> list[Any]:
     reader = ParquetColumnarRowInputFormat(row_type, **options)
     places = [0, *cuts, path.stat().st_size]
-    chunks = [list(reader.read_lists(path, a, b)) for a, b in itertools.pairwise(places)]
+    chunks = [read_lists(reader, path, a, b) for a, b in itertools.pairwise(places)]
     return list(itertools.chain.from_iterable(itertools.chain.from_iterable(chunks)))
 
 
@@ -42,7 +43,7 @@ def test_a_row_group_belongs_to_the_range_it_starts_in(tmp_path: Path) -> None:
     every_byte = range(1, path.stat().st_size, 97)
     assert [row.n for row in read(WORDS, path, *every_byte)] == list(range(100))
     assert [row.n for row in read(WORDS, path, *starts)] == list(range(100))
-    chunks = list(ParquetColumnarRowInputFormat(WORDS).read(path, starts[3], starts[5]))
+    chunks = read_chunks(ParquetColumnarRowInputFormat(WORDS), path, starts[3], starts[5])
     assert [row.n for chunk in chunks for row in chunk] == list(range(30, 50))
 
 
@@ -117,7 +118,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         ParquetColumnarRowInputFormat(WORDS).block_starts(path)
     good = table(tmp_path / "g", word=["a"] * 1000, n=list(range(1000)))
     with pytest.raises(ChangedFileError):
-        list(ParquetColumnarRowInputFormat(WORDS).read(good, 0, 10**9))
+        read_chunks(ParquetColumnarRowInputFormat(WORDS), good, 0, 10**9)
     data = bytearray(good.read_bytes())
     data[100:1500] = b"\xff" * 1400
     good.write_bytes(data)

@@ -14,6 +14,7 @@ from penstock.connectors.formats import line_files
 from penstock.connectors.formats.line_files import line_blocks, normalise
 from penstock.connectors.formats.text_lines import TextLineFormat
 from penstock.errors import ChangedFileError, TextDecodingError
+from tests.unit.connectors.formats.reading import read_chunks, read_lists
 
 UTF8 = TextLineFormat()
 
@@ -27,9 +28,9 @@ def java_lines(content: bytes) -> list[bytes]:
 
 
 def read_all(path: Path, start: int, end: int, text_format: TextLineFormat = UTF8) -> list[str]:
-    chunks = list(text_format.read(path, start, end))
+    chunks = read_chunks(text_format, path, start, end)
     lists = [chunk.to_pylist() if isinstance(chunk, pa.Array) else chunk for chunk in chunks]
-    assert lists == list(text_format.read_lists(path, start, end))
+    assert lists == read_lists(text_format, path, start, end)
     return list(itertools.chain.from_iterable(lists))
 
 
@@ -90,7 +91,7 @@ def test_a_line_longer_than_a_block_stays_whole(tmp_path: Path) -> None:
 def test_chunks_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "short-lines"
     path.write_text("\n" * 300_000)
-    assert max(len(chunk) for chunk in UTF8.read(path, 0, 300_000)) == CHUNK_RECORDS
+    assert max(len(chunk) for chunk in read_chunks(UTF8, path, 0, 300_000)) == CHUNK_RECORDS
     assert len(read_all(path, 0, 300_000)) == 300_000
 
 
@@ -98,7 +99,7 @@ def test_bytes_that_are_no_text_are_named_by_file_and_offset(tmp_path: Path) -> 
     path = tmp_path / "bad.txt"
     path.write_bytes(b"good\n" + "é\n".encode() + b"b\xffd\n")
     with pytest.raises(TextDecodingError, match=r"bad.txt is not utf-8 text at byte 9") as raised:
-        list(UTF8.read(path, 5, 12))
+        read_chunks(UTF8, path, 5, 12)
     assert raised.value.offset == 9
 
 
@@ -128,8 +129,8 @@ def test_a_compressed_file_is_read_whole(tmp_path: Path) -> None:
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "short"
     path.write_text("one\n")
-    with pytest.raises(ChangedFileError, match="needs at least 100 bytes, got 4"):
-        list(UTF8.read(path, 0, 100))
+    with pytest.raises(ChangedFileError, match="it has 4 bytes, and 100 were to be read"):
+        read_chunks(UTF8, path, 0, 100)
 
 
 def test_an_unknown_charset_is_rejected_while_building() -> None:

@@ -11,6 +11,8 @@ import bz2
 import io
 import json
 import lzma
+import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import pyarrow as pa
 
 from penstock.connectors.contracts.builder_checks import require
-from penstock.connectors.formats.reader_format import check_length
+from penstock.connectors.formats.avro.empty_values import reject_empty_items
 from penstock.connectors.formats.text_values import reject
 from penstock.errors import UnreadableFileError
 from penstock.types.traversal import identity
@@ -31,6 +33,9 @@ _MAGIC = b"Obj\x01"
 _MARKER = 16
 _MAX_NUMBER_BYTES = 10
 _SEARCH_BYTES = 1 << 18
+_MAX_HEADER_BYTES = 16 << 20
+_PIECE_BYTES = 1 << 20
+UNLIMITED = sys.maxsize - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,10 @@ class Header:
     size: int
 
 
+class BlockTooLargeError(ValueError):
+    """A block above the limit, found before all of it was in memory."""
+
+
 class Block(NamedTuple):
     """Where a block starts, its number of records, and their compressed bytes."""
 
@@ -53,27 +62,38 @@ class Block(NamedTuple):
 
 def read_header(file: BinaryIO, path: Path) -> Header:
     """Read the header of a file that is opened at its beginning."""
+    size = os.fstat(file.fileno()).st_size
     try:
         if file.read(len(_MAGIC)) != _MAGIC:
             reject("it is not an Avro file")
-        metadata = dict(_metadata(file))
+        metadata = dict(_metadata(file, min(size, _MAX_HEADER_BYTES)))
         marker = _read_exactly(file, _MARKER)
         schema = json.loads(metadata[b"avro.schema"])
         codec = metadata.get(b"avro.codec", b"null").decode()
+        reject_empty_items(schema)
     except (KeyError, ValueError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise UnreadableFileError(str(path), "its header", reason) from None
     return Header(schema, codec, marker, file.tell())
 
 
-def blocks_in(file: BinaryIO, path: Path, header: Header, start: int, end: int) -> Iterator[Block]:
-    """Yield the blocks that start in a range."""
-    size = check_length(path, end)
+def blocks_in(
+    file: BinaryIO,
+    path: Path,
+    header: Header,
+    start: int,
+    end: int,
+    max_bytes: int = UNLIMITED,
+) -> Iterator[Block]:
+    """Yield the blocks that start in a range; one above ``max_bytes`` raises an error."""
+    size = os.fstat(file.fileno()).st_size
     position = _first_start(file, header, start, end)
     file.seek(position)
     while position < end:
         try:
-            block = _read_block(file, header.marker, position, size)
+            block = _read_block(file, header.marker, position, size, max_bytes)
+        except BlockTooLargeError:
+            raise
         except ValueError as error:
             where = f"the block at byte {position}"
             raise UnreadableFileError(str(path), where, str(error)) from None
@@ -113,29 +133,31 @@ def _first_start(file: BinaryIO, header: Header, start: int, end: int) -> int:
     return end
 
 
-def _read_block(file: BinaryIO, marker: bytes, position: int, size: int) -> Block:
+def _read_block(file: BinaryIO, marker: bytes, position: int, size: int, max_bytes: int) -> Block:
     records, length = _read_number(file), _read_number(file)
     if records < 0 or not 0 <= length <= size - position:
         reject(f"{records} records in {length} bytes are impossible")
+    if length > max_bytes:
+        raise BlockTooLargeError(position)
     data = _read_exactly(file, length)
     if _read_exactly(file, _MARKER) != marker:
         reject("it is not followed by the sync marker")
     return Block(position, records, data)
 
 
-def _metadata(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+def _metadata(file: BinaryIO, max_bytes: int) -> Iterator[tuple[bytes, bytes]]:
     while count := _read_number(file):
         if count < 0:
             count = -count
             _read_number(file)  # their length in bytes
         for _ in range(count):
-            key = _read_sized(file)
-            yield key, _read_sized(file)
+            key = _read_sized(file, max_bytes)
+            yield key, _read_sized(file, max_bytes)
 
 
-def _read_sized(file: BinaryIO) -> bytes:
+def _read_sized(file: BinaryIO, max_bytes: int) -> bytes:
     length = _read_number(file)
-    if length < 0:
+    if not 0 <= length <= max_bytes:
         reject(f"a length of {length} bytes is impossible")
     return _read_exactly(file, length)
 
@@ -183,30 +205,56 @@ def _snappy(data: bytes) -> bytes:
     return compressed + zlib.crc32(data).to_bytes(4, "big")
 
 
-def _unsnappy(data: bytes) -> bytes:
+def _unsnappy(data: bytes, max_bytes: int) -> bytes:
     compressed, checksum = data[:-4], data[-4:]
     # A snappy block begins with its uncompressed length.
     length = _read_unsigned(io.BytesIO(compressed))
+    if length > max_bytes:
+        raise BlockTooLargeError(length)
     plain = cast(bytes, pa.decompress(compressed, length, "snappy", asbytes=True))
     if zlib.crc32(plain).to_bytes(4, "big") != checksum:
         reject("its checksum does not match")
     return plain
 
 
-def _unzstandard(data: bytes) -> bytes:
-    return cast(bytes, pa.input_stream(pa.py_buffer(data), compression="zstd").read())
+def _unzstandard(data: bytes, max_bytes: int) -> bytes:
+    pieces, length = [], 0
+    stream = pa.input_stream(pa.py_buffer(data), compression="zstd")
+    while length <= max_bytes and (piece := stream.read(_PIECE_BYTES)):
+        pieces.append(piece)
+        length += len(piece)
+    return b"".join(pieces)
 
 
-_CODECS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-    "null": (identity, identity),
-    "deflate": (
-        partial(zlib.compress, wbits=_RAW_DEFLATE),
-        partial(zlib.decompress, wbits=_RAW_DEFLATE),
-    ),
+def _inflate(data: bytes, max_bytes: int) -> bytes:
+    stream = zlib.decompressobj(_RAW_DEFLATE)
+    # One byte more than allowed tells a block at the limit from one above it.
+    plain = stream.decompress(data, max_bytes + 1)
+    if len(plain) <= max_bytes and not stream.eof:
+        reject("the compressed data are incomplete")
+    return plain
+
+
+def _streamed(new: Callable[[], Any], data: bytes, max_bytes: int) -> bytes:
+    """Decompress one or more streams with the decompressors of bz2 and lzma."""
+    plain, left = b"", max_bytes + 1
+    while data and left:
+        stream = new()
+        more = stream.decompress(data, left)
+        plain, left = plain + more, left - len(more)
+        if left and not stream.eof:
+            reject("the compressed data are incomplete")
+        data = stream.unused_data
+    return plain
+
+
+_CODECS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int], bytes]]] = {
+    "null": (identity, lambda data, max_bytes: data),
+    "deflate": (partial(zlib.compress, wbits=_RAW_DEFLATE), _inflate),
     "snappy": (_snappy, _unsnappy),
     "zstandard": (partial(pa.compress, codec="zstd", asbytes=True), _unzstandard),
-    "bzip2": (bz2.compress, bz2.decompress),
-    "xz": (lzma.compress, lzma.decompress),
+    "bzip2": (bz2.compress, partial(_streamed, bz2.BZ2Decompressor)),
+    "xz": (lzma.compress, partial(_streamed, partial(lzma.LZMADecompressor, memlimit=1 << 30))),
 }
 
 
@@ -217,16 +265,20 @@ def compressor(codec: str) -> Callable[[bytes], bytes]:
     return _CODECS[codec][0]
 
 
-def decompress(codec: str, data: bytes) -> bytes:
-    """Decompress a block.
+def decompress(codec: str, data: bytes, max_bytes: int = UNLIMITED) -> bytes:
+    """Decompress a block, at most ``max_bytes`` of it.
 
     Raises:
+        BlockTooLargeError: if it is larger than that.
         ValueError: if the codec is unknown, or the data were not compressed with it.
     """
     if codec not in _CODECS:
         reject(f"its codec {codec!r} is none of {', '.join(_CODECS)}")
     try:
-        return _CODECS[codec][1](data)
+        plain = _CODECS[codec][1](data, max_bytes)
     except (zlib.error, lzma.LZMAError, OSError, EOFError, pa.ArrowException) as error:
         message = f"it is not {codec}: {error}"
         raise ValueError(message) from None
+    if len(plain) > max_bytes:
+        raise BlockTooLargeError(max_bytes)
+    return plain

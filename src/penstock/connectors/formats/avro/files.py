@@ -7,20 +7,27 @@ import io
 import json
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.connectors.contracts.source import CHUNK_RECORDS
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.formats.avro import container
 from penstock.connectors.formats.avro import schema as avro
 from penstock.connectors.formats.avro.row_conversion import record_converter
 from penstock.connectors.formats.avro.validation import record_validator
-from penstock.connectors.formats.reader_format import in_chunks
+from penstock.connectors.formats.input_file import InputFile
 from penstock.connectors.formats.text_lines import StreamFormat
+from penstock.connectors.formats.text_values import reject
 from penstock.errors import UnreadableFileError
 
 _DECODE_RECORDS = 8192
+_DECODE_BYTES = 8 << 20
+_SAMPLE_BYTES = 1 << 20
+# Records without any bytes, of null fields only, could otherwise be without number.
+_MAX_EMPTY_RECORDS = 1 << 20
 _BLOCK_BYTES = 1 << 16
 _MARKER = 16
 
@@ -46,31 +53,39 @@ class AvroReaderFormat(StreamFormat):
         with path.open("rb") as file:
             header = container.read_header(file, path)
             size = path.stat().st_size
-            block = next(container.blocks_in(file, path, header, 0, size), None)
+            try:
+                block = next(container.blocks_in(file, path, header, 0, size, _SAMPLE_BYTES), None)
+            except container.BlockTooLargeError:
+                return _SAMPLE_BYTES
         return size if block is None else (len(block.data) + _MARKER) / max(1, block.records)
 
-    def read(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
-        with path.open("rb") as file:
-            header = container.read_header(file, path)
-            waiting: list[container.Block] = []
-            for block in container.blocks_in(file, path, header, start, end):
-                waiting.append(block)
-                if sum(each.records for each in waiting) >= _DECODE_RECORDS:
-                    yield from self._chunks(path, header, waiting)
-                    waiting = []
-            if waiting:
-                yield from self._chunks(path, header, waiting)
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
+        file.check_length(end)
+        header = container.read_header(file.buffered, file.path)
+        waiting: list[container.Block] = []
+        for block in _plain_blocks(file, header, start, end):
+            waiting.append(block)
+            records = sum(each.records for each in waiting)
+            size = sum(len(each.data) for each in waiting)
+            if records >= _DECODE_RECORDS or size >= _DECODE_BYTES:
+                yield from self._chunks(file.path, header, waiting)
+                waiting = []
+        if waiting:
+            yield from self._chunks(file.path, header, waiting)
 
     def _chunks(
         self, path: Path, header: container.Header, blocks: Sequence[container.Block]
     ) -> Iterator[list[Any]]:
-        plain = [_plain(path, header, block) for block in blocks]
-        try:
-            records = list(self._decoded(header, plain))
-        except Exception as error:
-            self._raise_with_record(path, header, plain)
-            raise UnreadableFileError(str(path), "its records", _text(error)) from error
-        yield from in_chunks(records)
+        records = self._decoded(header, blocks)
+        while True:
+            try:
+                chunk = list(islice(records, CHUNK_RECORDS))
+            except Exception as error:
+                self._raise_with_record(path, header, blocks)
+                raise UnreadableFileError(str(path), "its records", _text(error)) from error
+            if not chunk:
+                return
+            yield chunk
 
     def _decoded(
         self, header: container.Header, blocks: Sequence[container.Block]
@@ -94,12 +109,33 @@ class AvroReaderFormat(StreamFormat):
                 raise UnreadableFileError(str(path), where, _text(error)) from error
 
 
-def _plain(path: Path, header: container.Header, block: container.Block) -> container.Block:
+def _plain_blocks(
+    file: InputFile, header: container.Header, start: int, end: int
+) -> Iterator[container.Block]:
+    """Yield the blocks that start in a range, decompressed."""
+    limit, position = file.settings.max_block_bytes, start
     try:
-        return block._replace(data=container.decompress(header.codec, block.data))
+        for block in container.blocks_in(file.buffered, file.path, header, start, end, limit):
+            position = block.start
+            yield _plain(file.path, header, block, limit)
+    except container.BlockTooLargeError as error:
+        what = f"a block of file {file.path}, at byte {position} or after it,"
+        raise file.settings.block_too_large(what) from error
+
+
+def _plain(
+    path: Path, header: container.Header, block: container.Block, limit: int
+) -> container.Block:
+    try:
+        data = container.decompress(header.codec, block.data, limit)
+        if block.records > max(len(data), _MAX_EMPTY_RECORDS):
+            reject(f"{block.records} records in {len(data)} bytes are impossible")
+    except container.BlockTooLargeError:
+        raise
     except ValueError as error:
         where = f"the block at byte {block.start}"
         raise UnreadableFileError(str(path), where, str(error)) from None
+    return block._replace(data=data)
 
 
 def _text(error: Exception) -> str:

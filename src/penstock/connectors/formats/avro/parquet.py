@@ -17,6 +17,7 @@ from penstock.connectors.formats.avro.validation import record_validator
 from penstock.connectors.formats.bulk_writers import FunctionWriter
 from penstock.connectors.formats.columnar.parquet_reader import ParquetColumnarRowInputFormat
 from penstock.connectors.formats.columnar.writers import ParquetBulkWriters
+from penstock.connectors.formats.input_file import InputFile
 from penstock.connectors.formats.text_lines import StreamFormat
 
 
@@ -37,9 +38,9 @@ class _AvroParquetFormat(ParquetColumnarRowInputFormat, StreamFormat):
     def type_info(self) -> GenericRecordAvroTypeInfo:
         return GenericRecordAvroTypeInfo(self._schema)
 
-    def read(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
         to_record = record_converter(self._schema)
-        for rows in super().read(path, start, end):
+        for rows in super().read(file, start, end):
             yield list(map(to_record, rows))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,8 @@ from penstock.common.row import rows_of
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.contracts.source import CHUNK_RECORDS
 from penstock.connectors.formats.columnar.writers import check_columns
-from penstock.connectors.formats.reader_format import BulkFormat, check_length
+from penstock.connectors.formats.input_file import InputFile
+from penstock.connectors.formats.reader_format import BulkFormat
 from penstock.errors import UnreadableFileError
 from penstock.types.arrow import type_to_read, values_of
 
@@ -32,9 +33,9 @@ def _read_errors(path: Path, where: str) -> Iterator[None]:
         raise UnreadableFileError(str(path), where, first_line) from error
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _open(path: Path, file: BinaryIO | None = None) -> pq.ParquetFile:
     with _read_errors(path, "its footer"):
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path if file is None else file)
 
 
 def _groups(file: pq.ParquetFile) -> list[tuple[int, int]]:
@@ -53,7 +54,6 @@ def _batches(
     path: Path, file: pq.ParquetFile, start: int, end: int, columns: list[str]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield the columns of the row groups that start in a range, each with its group's name."""
-    check_length(path, end)
     for begins, group in _groups(file):
         if start <= begins < end:
             where = f"row group {group}"
@@ -96,11 +96,13 @@ class ParquetColumnarRowInputFormat(BulkFormat):
             rows: int = file.metadata.num_rows
             return path.stat().st_size / max(1, rows)
 
-    def read(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
-        with _open(path) as file:
-            fields = self._fields(path, file.schema_arrow)
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
+        file.check_length(end)
+        path = file.path
+        with _open(path, file.buffered) as parquet:
+            fields = self._fields(path, parquet.schema_arrow)
             columns = [field.column for field in fields if field.column is not None]
-            for where, batch in _batches(path, file, start, end, columns):
+            for where, batch in _batches(path, parquet, start, end, columns):
                 values = [_values(path, where, field, batch) for field in fields]
                 yield rows_of(self._row_type.field_names, values)
 

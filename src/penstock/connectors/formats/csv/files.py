@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from penstock.common.serialization import BulkWriterFactory
@@ -16,6 +15,7 @@ from penstock.connectors.formats.csv.block_reader import BadLineError, CsvBlockR
 from penstock.connectors.formats.csv.cells import Cell, line_writer, row_formatter, split_cells
 from penstock.connectors.formats.csv.schema import CsvSchema
 from penstock.connectors.formats.format_settings import check_instance
+from penstock.connectors.formats.input_file import InputFile
 from penstock.connectors.formats.reader_format import in_chunks
 from penstock.connectors.formats.text_lines import StreamFormat
 from penstock.errors import TextDecodingError, UnreadableFileError
@@ -39,36 +39,37 @@ class CsvReaderFormat(StreamFormat):
     def type_info(self) -> TypeInformation:
         return self._schema.row_type()
 
-    def read(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
-        blocks = CsvBlockReader(self._schema)
-        whole = line_files.is_compressed(path) or (start == 0 and end >= path.stat().st_size)
-        begin = self._begin(path)
-        pieces = line_files.read_blocks(path, start, end, begin=begin)
-        for offset, block in self._joined(pieces) if whole else pieces:
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
+        blocks, path = CsvBlockReader(self._schema), str(file.path)
+        whole = line_files.is_compressed(file.path) or (start == 0 and end >= file.size)
+        pieces = line_files.read_blocks(file, start, end, begin=self._begin(file))
+        for offset, block in self._joined(file, pieces) if whole else pieces:
             try:
                 rows = blocks.rows(block, one_line_each=not whole)
             except BadLineError as error:
-                line = line_files.line_number(path, offset) + error.line
-                raise UnreadableFileError(str(path), f"line {line}", str(error)) from None
+                line = line_files.line_number(file, offset) + error.line
+                raise UnreadableFileError(path, f"line {line}", str(error)) from None
             except UnicodeDecodeError as error:
                 at = offset + error.start
-                raise TextDecodingError(str(path), at, "utf-8", error.reason) from None
+                raise TextDecodingError(path, at, "utf-8", error.reason) from None
             yield from in_chunks(rows)
 
-    def _begin(self, path: Path) -> int:
+    def _begin(self, file: InputFile) -> int:
         """Check the header, and return where the records begin."""
         count = self._schema.lines_before_data()
         if not count:
             return 0
-        lines, begin = line_files.first_lines(path, count)
+        lines, begin = line_files.first_lines(file, count)
         if self._schema.use_header and self._schema.strict_headers and lines:
             names = split_cells(self._schema.layout, lines[0].decode("utf-8", "replace"))
             if names != self._schema.names():
                 reason = f"the header should be {self._schema.names()}; got {names}"
-                raise UnreadableFileError(str(path), "line 1", reason)
+                raise UnreadableFileError(str(file.path), "line 1", reason)
         return begin
 
-    def _joined(self, pieces: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    def _joined(
+        self, file: InputFile, pieces: Iterator[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
         """Join blocks until none ends inside quotes."""
         layout = self._schema.layout
         quote = layout.quote.encode() if layout.quote is not None else None
@@ -77,6 +78,9 @@ class CsvReaderFormat(StreamFormat):
         for offset, block in pieces:
             if not joined:
                 joined_at = offset
+            elif offset + len(block) - joined_at > file.settings.max_block_bytes:
+                what = f"what the quotes at byte {joined_at} of file {file.path} join"
+                raise file.settings.block_too_large(what)
             joined.append(block)
             quotes += block.count(quote) if quote else 0
             # If quotes may be escaped, it is not known which of them count: the file is one block.

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from penstock.common.serialization import BulkWriterFactory
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.formats.bulk_writers import EncodedRecords
 from penstock.connectors.formats.format_settings import check_instance
+from penstock.connectors.formats.input_file import InputFile
 from penstock.connectors.formats.json.row_schema import (
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
@@ -36,31 +36,31 @@ class JsonReaderFormat(StreamFormat):
     def type_info(self) -> TypeInformation:
         return self._schema.get_produced_type()
 
-    def read(self, path: Path, start: int, end: int) -> Iterator[list[Any]]:
-        for offset, block in read_blocks(path, start, end):
-            yield from in_chunks(self._rows(path, offset, normalise(block)))
+    def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
+        for offset, block in read_blocks(file, start, end):
+            yield from in_chunks(self._rows(file, offset, normalise(block)))
 
-    def _rows(self, path: Path, offset: int, block: bytes) -> list[Any]:
+    def _rows(self, file: InputFile, offset: int, block: bytes) -> list[Any]:
         lines = block.split(b"\n")
         lines.pop()
         decode = self._schema.deserialize
         try:
             rows = [decode(line) for line in lines if line and not line.isspace()]
         except ConnectorError:
-            self._raise_with_line(path, offset, lines)
+            self._raise_with_line(file, offset, lines)
             raise
         if self._schema.ignores_parse_errors:
             return [row for row in rows if row is not None]
         return rows
 
-    def _raise_with_line(self, path: Path, offset: int, lines: Sequence[bytes]) -> None:
+    def _raise_with_line(self, file: InputFile, offset: int, lines: Sequence[bytes]) -> None:
         for number, line in enumerate(lines):
             try:
                 if line and not line.isspace():
                     self._schema.deserialize(line)
             except ConnectorError as error:
-                where = f"line {line_number(path, offset) + number}"
-                raise UnreadableFileError(str(path), where, str(error)) from None
+                where = f"line {line_number(file, offset) + number}"
+                raise UnreadableFileError(str(file.path), where, str(error)) from None
 
 
 class JsonBulkWriters:

@@ -20,6 +20,7 @@ from penstock.common.serialization import (
 )
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.connectors.contracts.builder_checks import require
+from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.contracts.source import TimestampedChunk
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 from penstock.errors import InvalidJobError, PenstockError, UndecodableRecordError
@@ -245,6 +246,22 @@ def _milliseconds(column: pa.Array) -> list[int]:
 
     microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return (microseconds.to_numpy(zero_copy_only=False) // 1000).tolist()  # type: ignore[no-any-return]
+
+
+def checked_batch(batch: pa.RecordBatch, settings: InputSettings, topic: str) -> pa.RecordBatch:
+    """Return a batch; raise `InputTooLargeError` if a key or value is above the limit."""
+    import pyarrow.compute as pc
+
+    for name in {"key", "value"} & set(batch.schema.names):
+        column = batch.column(name)
+        # Nearly always true: then no record has to be measured.
+        if column.nbytes <= settings.max_record_bytes:
+            continue
+        largest = pc.max(pc.binary_length(column)).as_py() or 0
+        if largest > settings.max_record_bytes:
+            what = f"a {name} of {largest} bytes from topic {topic}"
+            raise settings.record_too_large(what)
+    return batch
 
 
 def decode_with_timestamps(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import uuid
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.builder_checks import require
+from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
 from penstock.connectors.contracts.source import (
     Boundedness,
     Chunk,
@@ -29,6 +31,7 @@ from penstock.connectors.kafka.client import KafkaProperties, confluent
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, Subscription
 from penstock.connectors.kafka.source.deserialization import (
     KafkaRecordDeserializationSchema,
+    checked_batch,
     decode_with_timestamps,
 )
 from penstock.connectors.kafka.source.enumerator import KafkaEnumerator, KafkaSourceSettings
@@ -59,6 +62,7 @@ class KafkaSource(SparkSource):
         *,
         is_timed: bool = False,
     ) -> None:
+        self._input_settings = DEFAULT_INPUT_SETTINGS
         # Tasks decode what Spark has read: the passwords stay on the driver.
         self._settings = DriverOnly(settings)
         self._topics = str(settings.subscription)
@@ -82,6 +86,11 @@ class KafkaSource(SparkSource):
 
     def with_timestamps(self) -> KafkaSource:
         return KafkaSource(self._settings.get(), self._schema, self._boundedness, is_timed=True)
+
+    def with_settings(self, settings: InputSettings) -> KafkaSource:
+        configured = copy.copy(self)
+        configured._input_settings = settings
+        return configured
 
     def enumerator(self, context: EnumeratorContext) -> SourceEnumerator:
         confluent()
@@ -116,6 +125,7 @@ class KafkaSource(SparkSource):
 
     def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RecordList]:
         topic = self._only_topic or self._topics
+        batches = (checked_batch(batch, self._input_settings, topic) for batch in batches)
         if self._is_timed:
             decode = partial(decode_with_timestamps, self._schema)
             return chain.from_iterable(map(decode, batches))
