@@ -53,7 +53,7 @@ class Nothing(Fault):
 
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
-            _expect(driver, driver.wait(), {0})
+            expect(driver, driver.wait(), {0})
         return variant
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class CrashAt(Fault):
 
     def play(self, variant: Variant) -> Variant:
         with started(variant, crash_at(self.point, self.nth)) as driver:
-            _expect(driver, driver.wait(), {0, KILLED})
+            expect(driver, driver.wait(), {0, KILLED})
         return variant
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class CrashBehind(Fault):
     def play(self, variant: Variant) -> Variant:
         where = f"{self.first}:{self.nth} {self.second}:{self.then}"
         with started(variant, {CRASH_BEHIND: where}) as driver:
-            _expect(driver, driver.wait(), {0, KILLED})
+            expect(driver, driver.wait(), {0, KILLED})
         return variant
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ class Rescale(Fault):
             return other
         with started(other) as driver:
             code = driver.wait()
-            _expect(driver, code, {0, 1})
+            expect(driver, code, {0, 1})
             if code == 0:
                 return other
             assert "RestoreMismatchError" in driver.words(), driver.words()
@@ -166,12 +166,12 @@ class KilledSavepoint(Fault):
     def play(self, variant: Variant) -> Variant:
         environment = {} if self.point is None else crash_at(self.point, 1)
         with started(variant, environment) as driver:
-            if driver.wait_until(lambda: _is_listening(variant)):
+            if driver.wait_until(lambda: is_listening(variant)):
                 send(variant, Savepoint())
                 if self.point is None:
                     time.sleep(self.seconds)
                     driver.kill()
-            _expect(driver, driver.wait(), {0, KILLED})
+            expect(driver, driver.wait(), {0, KILLED})
         check_savepoints(variant)
         return _replace(variant, stays=False)
 
@@ -192,9 +192,9 @@ class StopAndRestore(Fault):
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
             got = None
-            if driver.wait_until(lambda: _is_listening(variant)):
+            if driver.wait_until(lambda: is_listening(variant)):
                 got = insist(driver, variant, Stop(self.drain))
-            _expect(driver, driver.wait(), {0})
+            expect(driver, driver.wait(), {0})
         check_savepoints(variant)
         if got is None or not got.ok or got.path is None:
             return variant
@@ -228,7 +228,7 @@ class KilledStop(Fault):
     def play(self, variant: Variant) -> Variant:
         with started(variant) as driver:
             if not driver.wait_until(lambda: completed_checkpoints(variant) > 0):
-                _expect(driver, driver.wait(), {0})
+                expect(driver, driver.wait(), {0})
                 return variant
             driver.kill()
         if has_ended(variant):
@@ -241,7 +241,7 @@ class KilledStop(Fault):
             if driver.wait_until(lambda: journal_of(variant).attempts_so_far > attempts):
                 time.sleep(0.1)
                 send(variant, Stop(self.drain))
-            _expect(driver, driver.wait(), {0, KILLED})
+            expect(driver, driver.wait(), {0, KILLED})
         check_savepoints(variant)
         ended = journal_of(variant).ended
         if ended is None or ended.savepoint is None:
@@ -264,7 +264,7 @@ class Zombie(Fault):
         variant = _replace(variant, settings={**variant.settings, **HEARTBEATS})
         with started(variant, {FREEZE_AT: f"{self.point}:{self.nth}"}) as first:
             if not first.wait_until(lambda: first.is_frozen):
-                _expect(first, first.wait(), {0})
+                expect(first, first.wait(), {0})
                 return variant
             time.sleep(0.6)
             attempts = journal_of(variant).attempts_so_far
@@ -273,10 +273,10 @@ class Zombie(Fault):
                     time.sleep(self.thaw_after)
                 first.thaw()
                 code = first.wait()
-                _expect(second, second.wait(), {0})
+                expect(second, second.wait(), {0})
             # One that froze after its last journal entry has nothing left to lose.
             was_over = self.point is CrashPoint.JOB_FINISHED
-            _expect(first, code, {0} if was_over else {1})
+            expect(first, code, {0} if was_over else {1})
             assert was_over or "FencedError" in first.words(), first.words()
         return variant
 
@@ -298,7 +298,7 @@ class DiskFull(Fault):
         script = f"{self.call}:{self.first}:{self.last}{where}"
         with started(variant, {NO_SPACE: script}) as driver:
             code = driver.wait()
-            _expect(driver, code, {0, 1})
+            expect(driver, code, {0, 1})
             assert code == 0 or "No space left on device" in driver.words(), driver.words()
         return variant
 
@@ -317,7 +317,7 @@ class Damage(Fault):
     def play(self, variant: Variant) -> Variant:
         variant = _replace(variant, retained=2)
         with started(variant, crash_at(self.point, self.nth)) as driver:
-            _expect(driver, driver.wait(), {0, KILLED})
+            expect(driver, driver.wait(), {0, KILLED})
         state = journal_of(variant)
         if has_ended(variant) or not state.restorable:
             return variant
@@ -329,7 +329,7 @@ class Damage(Fault):
         damage(path, rng.choice(KINDS), rng)
         with started(variant) as driver:
             code = driver.wait()
-            _expect(driver, code, {0, 1})
+            expect(driver, code, {0, 1})
             if code == 1:
                 assert "BadCheckpointError" in driver.words(), driver.words()
                 assert str(path) in driver.words(), driver.words()
@@ -355,7 +355,7 @@ class DamagedChannel(Fault):
         with started(variant) as driver:
             damage_waiting(driver, variant, self.kind, random.Random(self.seed))
             # Who reads a file that becomes shorter dies of it.
-            _expect(driver, driver.wait(), {0, -signal.SIGBUS})
+            expect(driver, driver.wait(), {0, -signal.SIGBUS})
         return variant
 
     def __str__(self) -> str:
@@ -370,7 +370,7 @@ class LostMicroBatches(Fault):
 
     def play(self, variant: Variant) -> Variant:
         with started(variant, {LOSE: ",".join(map(str, self.numbers))}) as driver:
-            _expect(driver, driver.wait(), {0})
+            expect(driver, driver.wait(), {0})
         return variant
 
     def __str__(self) -> str:
@@ -396,7 +396,7 @@ class Supervised(Fault):
                 if (driver := supervisor.supervised()) is not None:
                     with suppress(ProcessLookupError):
                         os.kill(driver, signal.SIGKILL)
-            _expect(supervisor, supervisor.wait(), {0})
+            expect(supervisor, supervisor.wait(), {0})
         return variant
 
     def __str__(self) -> str:
@@ -420,7 +420,7 @@ class KilledWorkers(Fault):
                 for worker in driver.workers()[:1]:
                     with suppress(ProcessLookupError):
                         os.kill(worker, signal.SIGKILL)
-            _expect(driver, driver.wait(), {0})
+            expect(driver, driver.wait(), {0})
         return variant
 
     def __str__(self) -> str:
@@ -450,20 +450,22 @@ def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
     if driver.wait_until(lambda: len(list(job_dir(variant).journal.glob("*"))) > before):
         time.sleep(seconds)
         driver.kill()
-    _expect(driver, driver.wait(), {0, KILLED})
+    expect(driver, driver.wait(), {0, KILLED})
 
 
 def _has_begun_more_than(variant: Variant, attempts: int) -> bool:
     return journal_of(variant).attempts_so_far > attempts
 
 
-def _is_listening(variant: Variant) -> bool:
+def is_listening(variant: Variant) -> bool:
+    """Whether a driver answers requests."""
     # Requests that were there before a driver came are answered by saying that the last one died.
     attempts = len(journal_of(variant).attempts)
     return attempts > 0 and completed_checkpoints(variant) > 0
 
 
-def _expect(driver: Driver, code: int, allowed: Iterable[int]) -> None:
+def expect(driver: Driver, code: int, allowed: Iterable[int]) -> None:
+    """Assert how a driver ended."""
     assert code in allowed, f"exit code {code}, expected {allowed}:\n{driver.words()}"
 
 

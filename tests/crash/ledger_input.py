@@ -12,6 +12,8 @@ from typing import NamedTuple
 KEYS = 13
 BUCKETS = 4
 SLOW = 1_000_000
+RIVAL = 10_000_000
+"""The first event of a second job that writes into the same output path."""
 NO_PARTNER = -1
 WAITING = 5
 """How many events of a key wait for a partner: a sixth sends the oldest one home."""
@@ -53,9 +55,13 @@ def value_of(event: int) -> int:
     return event * 31 % 97 + 1
 
 
-def events_of(fast: int, slow: int) -> dict[str, list[int]]:
+def events_of(fast: int, slow: int, first: int = 0) -> dict[str, list[int]]:
     """All events by source, in order."""
-    return {"fast": list(range(fast)), "slow": list(range(SLOW, SLOW + slow))}
+    slowest = first + SLOW
+    return {
+        "fast": list(range(first, first + fast)),
+        "slow": list(range(slowest, slowest + slow)),
+    }
 
 
 def totals(events: Iterable[int]) -> Iterable[tuple[int, int, int]]:

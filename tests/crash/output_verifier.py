@@ -29,14 +29,14 @@ def _parse(line: str) -> Result:
 
 
 def verify_output(
-    fast: int, slow: int, results: Sequence[Result], *, joins: bool = False
+    fast: int, slow: int, results: Sequence[Result], *, joins: bool = False, first: int = 0
 ) -> VerificationResult:
     """Compare all three steps of the job with what they should have made.
 
-    `joins` is whether events of the two sources meet in pairs.
+    `joins` is whether events of the two sources meet in pairs, `first` the first event.
     """
     verdict = verify(
-        events_of(fast, slow),
+        events_of(fast, slow, first),
         results,
         event_of=lambda r: r.event,
         key_of=lambda r: r.key,

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from penstock.job.submitter import MicroBatchLostError
 from penstock.testing import Burst, CrashPoint, Idle, Pause, ScriptedFailures, arm, run_inline
 from penstock.testing.inline import InlineSubmitter
 from tests.crash.broken_engines import break_as_told
-from tests.crash.ledger_input import SLOW, bucket_of, key_of
+from tests.crash.ledger_input import RIVAL, SLOW, bucket_of, key_of
 from tests.crash.pipeline_steps import (
     COUNTED,
     PLACED,
@@ -67,6 +68,9 @@ LOSE = "PENSTOCK_TEST_LOSE"
 
 Only without Spark, where nothing gets lost by itself.
 """
+
+CLOCK = "PENSTOCK_TEST_CLOCK"
+"""`after:by`: after how many seconds the wall clock of this process jumps, and how far."""
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -105,11 +109,32 @@ class Variant(msgspec.Struct, frozen=True):
     aligned_timeout_ms: int = 0
     spark: bool = False
     settings: dict[str, str] = {}
+    has_rival: bool = False
+    """Whether another job of the same id has written into the same output path."""
+    rival_of: str = ""
+    """The directory of the job into whose output path this one writes too."""
+
+    def rival(self) -> Variant:
+        """Return another job of the same id with the same output path, and its own events."""
+        directory = str(Path(self.directory) / "rival")
+        return Variant(
+            directory, 300, 30, parquet=self.parquet, rival_of=self.directory, pause_ms=8
+        )
+
+    @property
+    def first(self) -> int:
+        """Its first event; a rival has others, so that its rows can be told apart."""
+        return RIVAL if self.rival_of else 0
 
     @property
     def output(self) -> Path:
         """Where its results go."""
-        return Path(self.directory) / "output"
+        return Path(self.rival_of or self.directory) / "output"
+
+    @property
+    def consumed(self) -> Path:
+        """Where the consumer of its output has moved some of it."""
+        return Path(self.directory) / "consumed"
 
     @property
     def checkpoints(self) -> Path:
@@ -159,15 +184,16 @@ def build(variant: Variant) -> StreamExecutionEnvironment:
 def sources(env: StreamExecutionEnvironment, variant: Variant) -> tuple[DataStream, DataStream]:
     """Make the two sources."""
     pause = Pause(variant.pause_ms / 1000)
+    first, slowest = variant.first, variant.first + SLOW
     fast = [
         step
-        for start in range(0, variant.fast, 30)
-        for step in (Burst(range(start, min(start + 30, variant.fast))), pause)
+        for start in range(first, first + variant.fast, 30)
+        for step in (Burst(range(start, min(start + 30, first + variant.fast))), pause)
     ]
     slow = [
         step
-        for start in range(SLOW, SLOW + variant.slow, 3)
-        for step in (pause, pause, Burst(range(start, min(start + 3, SLOW + variant.slow))))
+        for start in range(slowest, slowest + variant.slow, 3)
+        for step in (pause, pause, Burst(range(start, min(start + 3, slowest + variant.slow))))
     ]
 
     def source(name: str, steps: list[Any], lag: float) -> DataStream:
@@ -293,6 +319,17 @@ def fill_the_disk(script: str) -> None:
     setattr(os, name, call)
 
 
+def let_the_clock_jump(script: str) -> None:
+    """Set the wall clock of this process forward or back after some time."""
+    after, by = map(float, script.split(":"))
+    real, began = time.time, time.monotonic()
+
+    def jumped() -> float:
+        return real() + (by if time.monotonic() - began > after else 0.0)
+
+    time.time = jumped
+
+
 def lose_micro_batches(script: str) -> None:
     """Make some micro-batches of this process fail after all their work."""
     lost, runs, run = set(map(int, script.split(","))), itertools.count(1), InlineSubmitter.run
@@ -327,6 +364,8 @@ def main(path: Path) -> int:
     variant = msgspec.json.decode(path.read_bytes(), type=Variant)
     if script := os.environ.get(NO_SPACE):
         fill_the_disk(script)
+    if script := os.environ.get(CLOCK):
+        let_the_clock_jump(script)
     if script := os.environ.get(LOSE):
         lose_micro_batches(script)
     if point := os.environ.get(DIE_IN_FLIGHT):

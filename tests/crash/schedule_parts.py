@@ -28,6 +28,15 @@ from tests.crash.faults import (
     Supervised,
     Zombie,
 )
+from tests.crash.hostile_faults import (
+    RETENTION,
+    ClockJump,
+    ConsumedStop,
+    OtherConfiguration,
+    RetainedCheckpoint,
+    SameName,
+    TakenOver,
+)
 from tests.crash.pipeline import EXCHANGE, Variant
 
 MakeFault = Callable[[random.Random, Variant], Fault]
@@ -40,6 +49,8 @@ class Family(StrEnum):
     """Two sources become one stream before the first keyed step; barriers align, mostly."""
     JOINED = "joined"
     """They are two inputs of one slow step; barriers pass in every way there is."""
+    HOSTILE = "hostile"
+    """Every guarantee, backend and sink equally often, in surroundings that interfere."""
     SPARK = "spark"
     """The same on Spark."""
 
@@ -50,6 +61,8 @@ class Family(StrEnum):
                 return _united(rng)
             case Family.JOINED:
                 return _joined(rng)
+            case Family.HOSTILE:
+                return _hostile(rng)
             case Family.SPARK:
                 return _on_spark(rng)
 
@@ -59,6 +72,7 @@ class Family(StrEnum):
         makers = {
             Family.UNITED: _COMMON,
             Family.JOINED: (*_COMMON, *_OF_CHANNELS),
+            Family.HOSTILE: (*_HOSTILE, *_COMMON[:1]),
             Family.SPARK: _OF_SPARK,
         }[self]
         return tuple(rng.choice(makers)(rng, variant) for _ in range(rng.choice(most)))
@@ -121,6 +135,20 @@ def _joined(rng: random.Random) -> Variant:
         },
     )
     return _with_barriers(rng, variant)
+
+
+def _hostile(rng: random.Random) -> Variant:
+    drawn = _united(rng)
+    backend = rng.choice(["hashmap", "memory", "rocksdb"])
+    small = backend == "rocksdb"
+    return msgspec.structs.replace(
+        drawn,
+        backend=backend,
+        fast=360 if small else 600,
+        slow=30 if small else 60,
+        parquet=rng.random() < 0.5,
+        mode=rng.choice(["EXACTLY_ONCE", "EXACTLY_ONCE", "AT_LEAST_ONCE", "AT_MOST_ONCE"]),
+    )
 
 
 def _on_spark(rng: random.Random) -> Variant:
@@ -222,6 +250,47 @@ _COMMON: tuple[MakeFault, ...] = (
         rng.randint(2, 4),
         rng.randrange(1 << 30),
     ),
+)
+
+_NOT_RECOVERING = [p for p in CrashPoint if not p.startswith(("recovery", "savepoint"))]
+
+
+def _other_configuration(rng: random.Random) -> OtherConfiguration:
+    changes: list[tuple[str, object]] = [
+        ("retained", rng.choice([1, 3])),
+        ("interval_ms", rng.choice([20, 60])),
+        ("backend", rng.choice(["hashmap", "memory"])),
+        ("incremental", rng.random() < 0.5),
+        ("synchronous", rng.random() < 0.5),
+        ("max_batch", rng.choice([20, 200])),
+        ("concurrent", rng.choice([1, 2])),
+    ]
+    settings = [
+        (RETENTION, rng.choice(["RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION"])),
+        ("penstock.state.compact-after-deltas", rng.choice(["2", "20"])),
+    ]
+    return OtherConfiguration(
+        _seconds(rng), tuple(rng.sample(changes, 2)), tuple(rng.sample(settings, 1))
+    )
+
+
+_HOSTILE: tuple[MakeFault, ...] = (
+    *[
+        lambda rng, _: TakenOver(
+            rng.choice(_NOT_RECOVERING),
+            rng.randint(1, 6),
+            rng.uniform(0.0, 0.6),
+            rng.uniform(0.0, 0.3),
+        )
+    ]
+    * 2,
+    lambda rng, _: Zombie(rng.choice(_NOT_RECOVERING), rng.randint(1, 6), rng.uniform(0.0, 1.0)),
+    lambda rng, _: _other_configuration(rng),
+    *[lambda rng, _: SameName(_seconds(rng), rng.random() < 0.5)] * 2,
+    lambda rng, _: ConsumedStop(rng.random() < 0.3, rng.random() < 0.3),
+    lambda _, __: RetainedCheckpoint(),
+    lambda rng, _: ClockJump(rng.uniform(0.1, 0.6), rng.choice([-3600.0, -5.0, 5.0, 3600.0])),
+    lambda rng, _: _disk_full(rng),
 )
 
 _IN_FLIGHT = [CrashPoint.STAGE_IN_FLIGHT_RECORDED, CrashPoint.STAGE_IN_FLIGHT_KEPT]

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from penstock.testing import VerificationResult
 from penstock.testing.scripted_failures import ScriptedError
 from tests.crash.driver import has_ended, job_dir, journal_of
 from tests.crash.faults import Fault, Nothing
+from tests.crash.ledger_input import RIVAL
 from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import EXCHANGE, Variant
 from tests.crash.schedule_parts import Family
@@ -144,8 +145,16 @@ def _is_over(variant: Variant) -> bool:
 
 def verdict_of(variant: Variant) -> VerificationResult:
     """Verify the output of a variant of the job."""
-    results = read_results(variant.output)
-    return verify_output(variant.fast, variant.slow, results, joins=variant.joins)
+    results = [*read_results(variant.output), *read_results(variant.consumed)]
+    own = [r for r in results if r.event < RIVAL]
+    verdict = verify_output(variant.fast, variant.slow, own, joins=variant.joins)
+    if not variant.has_rival:
+        return verdict
+    rival, others = variant.rival(), [r for r in results if r.event >= RIVAL]
+    found = verify_output(rival.fast, rival.slow, others, first=rival.first)
+    if found.is_exactly_once:
+        return verdict
+    return replace(verdict, wrong=(*verdict.wrong, f"the other job of this name has {found}"))
 
 
 def main(arguments: list[str]) -> int:
