@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -71,6 +73,9 @@ Only without Spark, where nothing gets lost by itself.
 
 CLOCK = "PENSTOCK_TEST_CLOCK"
 """`after:by`: after how many seconds the wall clock of this process jumps, and how far."""
+
+AUDIT = "PENSTOCK_TEST_AUDIT"
+"""A file that gets the names of everything that pickles of this process have loaded."""
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -319,6 +324,22 @@ def fill_the_disk(script: str) -> None:
     setattr(os, name, call)
 
 
+def audit_pickles(path: Path) -> None:
+    """Write down, at the end of this process, what pickles have loaded."""
+    loaded: set[str] = set()
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class":
+            loaded.add(f"{args[0]}.{args[1]}")
+
+    def write() -> None:
+        path.write_text(json.dumps(sorted(loaded)))
+
+    sys.addaudithook(hook)
+    # Not by atexit: a forked process does not call it.
+    multiprocessing.util.Finalize(None, write, exitpriority=1)
+
+
 def let_the_clock_jump(script: str) -> None:
     """Set the wall clock of this process forward or back after some time."""
     after, by = map(float, script.split(":"))
@@ -364,6 +385,8 @@ def main(path: Path) -> int:
     variant = msgspec.json.decode(path.read_bytes(), type=Variant)
     if script := os.environ.get(NO_SPACE):
         fill_the_disk(script)
+    if file := os.environ.get(AUDIT):
+        audit_pickles(Path(file))
     if script := os.environ.get(CLOCK):
         let_the_clock_jump(script)
     if script := os.environ.get(LOSE):
