@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UNIT := not spark and not crash and not kafka and not postgres and not nats
 KILLED := crash and not spark and not kafka and not postgres and not nats
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,13 +54,21 @@ test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL an
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
 
-test-crash: setup setup-servers ## the tests that kill real processes, then 460 schedules of faults made from seeds
+test-crash: setup setup-servers ## the tests that kill real processes, then 1,000 schedules of faults made from seeds (hours)
 	@$(BIN)/python -m pytest -m crash
 	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family joined --seeds 1-200
+	@$(BIN)/python -m tests.crash.schedules --family hostile --seeds 1-540
 	@$(BIN)/python -m tests.crash.schedules --family spark --seeds 1-10 --at-once 1
 	@$(BIN)/python -m tests.crash.orders --seeds 1-40 --at-once 2
 	@$(BIN)/python -m tests.crash.orders --family spark --seeds 1-10
+	@$(BIN)/python -m tests.crash.fuzz --minutes 10
+
+fuzz: setup ## flip bits of checkpoints, savepoints, journal and history for MINUTES (10), and restore the job
+	@$(BIN)/python -m tests.crash.fuzz --minutes $(or $(MINUTES),10)
+
+soak: setup-kafka ## ten checkpoints per second for MINUTES (20); prints how fast memory, files and checkpoints grow
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20)
 
 check: setup ## ruff and strict mypy
 	@$(BIN)/ruff check .

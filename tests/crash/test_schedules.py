@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -10,12 +11,23 @@ from tests.crash.pipeline import EXCHANGE
 from tests.crash.schedule_parts import Family
 from tests.crash.schedules import Schedule, main, play_in_a_new_place
 
+HOSTILE_SEEDS = [3, 4, 5, 13, 19, 20, 30, 39, 43]
+"""Each kind of fault of that family at least once, on both kinds of sink."""
+
 
 @pytest.mark.crash
 def test_schedules_of_faults_keep_the_output_exact() -> None:
     seeds = [9, 11, 17, 22, 25, 31, 40, 41]
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(play_in_a_new_place, seeds))
+    assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
+
+
+@pytest.mark.crash
+def test_hostile_surroundings_keep_what_the_guarantee_promises() -> None:
+    play_hostile = partial(play_in_a_new_place, family=Family.HOSTILE)
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(play_hostile, HOSTILE_SEEDS))
     assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
 
 

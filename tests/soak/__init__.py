@@ -1,0 +1,1 @@
+"""A long run with many checkpoints, and what grows during it."""
