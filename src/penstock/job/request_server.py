@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ class RequestServer:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        for request, _ in self._pending() or ():
+        for request, _ in self._pending():
             self._reply(request, control.Answer(False, why))
 
     def _run(self) -> None:
@@ -62,27 +63,26 @@ class RequestServer:
             self._serve_new()
 
     def _serve_new(self) -> None:
-        pending = self._pending()
-        if pending is None:
-            return
-        self._served.intersection_update(id_ for id_, _ in pending)
-        for id_, request in pending:
-            if id_ not in self._served:
-                self._served.add(id_)
-                self._serve(id_, request)
+        for id_, request in self._pending(self._served):
+            self._served.add(id_)
+            self._serve(id_, request)
 
-    def _pending(self) -> list[tuple[control.RequestId, control.Request]] | None:
-        """Return the open requests; None if they cannot be read now."""
+    def _pending(
+        self, without: Collection[str] = ()
+    ) -> list[tuple[control.RequestId, control.Request]]:
+        """Return the open requests except some; none if they cannot be read now."""
         try:
             self._lease.check()
-            pending = self._control.pending()
+            unanswered = self._control.unanswered()
+            self._served.intersection_update(unanswered)
+            pending = self._control.read(id_ for id_ in unanswered if id_ not in without)
         except FencedError:
-            return None  # requests are for the next driver now
+            return []  # requests are for the next driver now
         except Exception as error:
             if str(error) != self._problem:
                 logger.warning("Requests to this job cannot be read: %s", error)
             self._problem = str(error)
-            return None
+            return []
         self._problem = ""
         return pending
 

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -120,13 +120,23 @@ class Control:
             message = f"the driver has answered, but the answer cannot be read: {error}"
             return Answer(False, message)
 
-    def pending(self) -> list[tuple[RequestId, Request]]:
-        """Return the requests without an answer, oldest first; called by the driver.
+    def unanswered(self) -> list[RequestId]:
+        """Return the requests without an answer, oldest first; called by the driver."""
+        names = self._files.names()
+        answered = set(_ids(names, _ANSWER))
+        return [id_ for id_ in _ids(names, _REQUEST) if id_ not in answered]
 
-        Requests that this driver cannot read are answered at once, and moved away.
+    def pending(self) -> list[tuple[RequestId, Request]]:
+        """Return the requests without an answer, oldest first; called by the driver."""
+        return self.read(self.unanswered())
+
+    def read(self, requests: Iterable[RequestId]) -> list[tuple[RequestId, Request]]:
+        """Read requests; those that this driver cannot read are answered at once, and moved away.
+
+        Called by the driver.
         """
         found = []
-        for id_ in self._unanswered():
+        for id_ in requests:
             try:
                 data = self._files.read(f"{id_}{_REQUEST}", _LONGEST_REQUEST)
                 found.append((id_, decode_json(data, _RequestFile).request))
@@ -154,7 +164,7 @@ class Control:
 
         Called once by a new driver, before it handles requests of its own.
         """
-        left = self._unanswered()
+        left = self.unanswered()
         for id_ in left:
             message = (
                 "the driver died before it answered this; the request may have been carried "
@@ -162,10 +172,6 @@ class Control:
             )
             self._reply_if_possible(id_, Answer(False, message))
         return left
-
-    def _unanswered(self) -> list[RequestId]:
-        answered = set(self._ids(_ANSWER))
-        return [id_ for id_ in self._ids(_REQUEST) if id_ not in answered]
 
     def _reject_unusable(self, id_: RequestId, reason: str) -> None:
         # First of all it is moved away: whatever happens next, it is never looked at again.
@@ -191,7 +197,8 @@ class Control:
             now = self._clock()
             if self._answers is None:
                 # Answers of older drivers: nobody knows how long they have been there.
-                self._answers = deque((now, id_) for id_ in self._ids(_ANSWER) if id_ != newest)
+                found = _ids(self._files.names(), _ANSWER)
+                self._answers = deque((now, id_) for id_ in found if id_ != newest)
             self._answers.append((now, newest))
             while self._answers[0][0] < now - _ANSWERS_KEPT_S or len(self._answers) > _ANSWERS_KEPT:
                 _, id_ = self._answers.popleft()
@@ -200,8 +207,9 @@ class Control:
                     self._storage.delete(self._path(id_, _REQUEST))
                     self._storage.delete(self._path(id_, _ANSWER))
 
-    def _ids(self, suffix: str) -> list[RequestId]:
-        return [name.removesuffix(suffix) for name in self._files.names(suffix)]
-
     def _path(self, request: RequestId, suffix: str) -> str:
         return f"{self._directory}/{request}{suffix}"
+
+
+def _ids(names: Iterable[str], suffix: str) -> list[RequestId]:
+    return [name.removesuffix(suffix) for name in names if name.endswith(suffix)]

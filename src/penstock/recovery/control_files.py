@@ -28,14 +28,14 @@ class ControlFiles:
         self._ignored: set[str] = set()
         """Unusable files that could not be moved away."""
 
-    def names(self, suffix: str) -> list[str]:
-        """Return the names with this suffix, sorted, without those that are ignored."""
+    def names(self) -> list[str]:
+        """Return all names, sorted, without those that are ignored."""
         try:
             found = [path.name for path in self._directory.iterdir()]
         except FileNotFoundError:
             found = []
         self._ignored.intersection_update(found)
-        return sorted(n for n in found if n.endswith(suffix) and n not in self._ignored)
+        return sorted(name for name in found if name not in self._ignored)
 
     def read(self, name: str, longest: int) -> bytes:
         """Return the content of a file of at most `longest` bytes.

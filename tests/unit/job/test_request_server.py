@@ -15,6 +15,7 @@ from penstock.ids import JobKey
 from penstock.job.job_run import JobRun
 from penstock.job.request_server import RequestServer
 from penstock.recovery.control import Cancel, Checkpoint, Control, Metrics, Savepoint
+from penstock.recovery.control_files import ControlFiles
 from penstock.recovery.lease import Lease
 
 
@@ -127,6 +128,24 @@ def test_a_request_is_served_once_however_long_it_takes(job: JobDir) -> None:
     answer = client.answer(asked)
     assert answer is not None
     assert answer.message == "disk \\udc80 full"
+
+
+def test_a_request_is_read_once_however_long_it_takes(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = server_of(job, FakeJob())
+    Control(job).submit(Savepoint())
+    read: list[str] = []
+    read_file = ControlFiles.read
+
+    def count(self: ControlFiles, name: str, longest: int) -> bytes:
+        read.append(name)
+        return read_file(self, name, longest)
+
+    monkeypatch.setattr(ControlFiles, "read", count)
+    for _ in range(3):
+        server._serve_new()
+    assert len(read) == 1
 
 
 def test_requests_that_were_answered_are_forgotten(

@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
@@ -42,6 +43,8 @@ from penstock.ids import CheckpointId, StageId
 from penstock.task.messages import CheckpointNotification, NotificationKind
 
 logger = logging.getLogger("penstock.checkpoint")
+
+_NOTIFICATIONS_KEPT = 100
 
 
 class CheckpointCoordinator:
@@ -79,9 +82,11 @@ class CheckpointCoordinator:
         self._requesting = threading.Lock()
         """Keeps a request from being queued when nothing will answer it any more."""
         self._stopped = False
-        self._notifications: dict[StageId, list[CheckpointNotification]] = {
-            s.id: [] for s in stages if s.listens
+        self._notifications: dict[StageId, deque[CheckpointNotification]] = {
+            s.id: deque(maxlen=_NOTIFICATIONS_KEPT) for s in stages if s.listens
         }
+        """As in Flink, notifications are best effort: a stage that takes none for long, because it
+        waits for its first record or for its consumers, gets the newest."""
         self._notifications_lock = threading.Lock()
         """The coordinator's thread appends, the region loops take."""
 
@@ -124,7 +129,8 @@ class CheckpointCoordinator:
         if stage not in self._notifications:
             return []
         with self._notifications_lock:
-            taken, self._notifications[stage] = self._notifications[stage], []
+            taken = list(self._notifications[stage])
+            self._notifications[stage].clear()
         return taken
 
     def has_notifications(self, stage: StageId) -> bool:

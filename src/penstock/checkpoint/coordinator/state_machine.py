@@ -46,6 +46,8 @@ from penstock.errors import CheckpointFailedError, TooManyFailedCheckpointsError
 from penstock.ids import CheckpointId, StageId
 
 _FINAL_RETRY_DELAY_S = 1.0
+_MOST_QUEUED = 1000
+"""Requests that wait for others, as in Flink."""
 
 
 class CheckpointStateMachine:
@@ -121,6 +123,9 @@ class CheckpointStateMachine:
             case events.StageEnded(stage):
                 self._ended.add(stage)
                 return self._end_of_input()
+            case events.CheckpointRequested(request, _) if len(self._queued) >= _MOST_QUEUED:
+                message = f"{_MOST_QUEUED} requests are waiting already; retry later"
+                return [actions.Answer(request.id, CheckpointFailedError(0, message))]
             case events.CheckpointRequested(request, drain):
                 self._queued.append(request)
                 self._is_draining = self._is_draining or drain

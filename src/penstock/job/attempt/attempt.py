@@ -117,8 +117,9 @@ class Attempt:
 
     def completed(self, completed: CompletedCheckpoint, operators: list[OperatorSnapshot]) -> None:
         """Record what sources and sinks have in a completed snapshot."""
-        self._context.positions.keep(completed.checkpoint, operators)
-        self._sinks.add_snapshot(completed.checkpoint, operators)
+        is_savepoint = completed.is_savepoint
+        self._context.positions.keep(completed.checkpoint, operators, savepoint=is_savepoint)
+        self._sinks.add_snapshot(completed.checkpoint, operators, savepoint=is_savepoint)
         self._context.on_completed(completed)
 
     def notify_checkpoint_complete(self, operators: list[OperatorSnapshot]) -> None:

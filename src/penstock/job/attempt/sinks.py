@@ -45,7 +45,8 @@ class AttemptSinks:
         # Before any new record: sinks commit in the order of checkpoint ids.
         self.commits.commit(self._context.restored.checkpoint, pending)
         reach(CrashPoint.RECOVERY_COMMITTED)
-        self._retained = RetainedOutput(self._context.retained.referenced_by_sinks)
+        retained = self._context.retained
+        self._retained = RetainedOutput(retained.referenced_by_sinks, retained.is_disposed)
         self._sweep(self._retained.earlier, self._context.restored.sinks)
         for node in self._nodes:
             self._publishers[node.id] = self._open_publisher(node)
@@ -55,13 +56,15 @@ class AttemptSinks:
         ids = {node.id for node in stage.nodes}
         return {node: p for node, p in self._publishers.items() if node in ids}
 
-    def add_snapshot(self, checkpoint: CheckpointId, operators: list[OperatorSnapshot]) -> None:
+    def add_snapshot(
+        self, checkpoint: CheckpointId, operators: list[OperatorSnapshot], *, savepoint: bool
+    ) -> None:
         """Record what sinks have in a completed snapshot."""
         if self._retained is not None:
-            self._retained.keep(checkpoint, operators)
+            self._retained.keep(checkpoint, operators, savepoint=savepoint)
 
     def remove_snapshots(self, checkpoints: list[CheckpointId]) -> None:
-        """Let sinks remove what only discarded checkpoints referenced."""
+        """Let sinks remove what only discarded checkpoints and disposed savepoints referenced."""
         if self._retained is not None:
             self.commits.discard(self._retained.forget(checkpoints))
 

@@ -31,6 +31,8 @@ logger = logging.getLogger("penstock.job")
 _GONE = (FileNotFoundError, NotADirectoryError)
 
 Positions = Mapping[str, int]
+SourcePositions = dict[str, Positions | None]
+"""By source uid; None if a snapshot holds the source's files itself."""
 
 
 class RetainedPositions:
@@ -40,29 +42,37 @@ class RetainedPositions:
     """
 
     def __init__(self) -> None:
-        self._retained: dict[int, dict[str, Positions | None]] = {}
-        """By snapshot and source uid; None if the snapshot holds the source's files itself."""
+        self._retained: dict[int, SourcePositions] = {}
+        """By checkpoint."""
+        self._savepoints: SourcePositions | None = None
+        """The lowest of all savepoints, which are never forgotten; None if there are none."""
 
-    def keep(self, checkpoint: CheckpointId | int, operators: Iterable[OperatorSnapshot]) -> None:
+    def keep(
+        self,
+        checkpoint: CheckpointId | int,
+        operators: Iterable[OperatorSnapshot],
+        *,
+        savepoint: bool = False,
+    ) -> None:
         """Add a snapshot."""
-        self._retained[checkpoint] = {
-            o.uid: _needed(o.source) for o in operators if o.source is not None
-        }
+        positions = {o.uid: _needed(o.source) for o in operators if o.source is not None}
+        if not savepoint:
+            self._retained[checkpoint] = positions
+        elif self._savepoints is None:
+            self._savepoints = positions
+        else:
+            both = [self._savepoints, positions]
+            self._savepoints = {uid: _lowest(uid, both) for uid in {**both[0], **both[1]}}
 
     def forget(self, checkpoints: Iterable[CheckpointId | int]) -> None:
-        """Remove discarded snapshots."""
+        """Remove discarded checkpoints."""
         for checkpoint in checkpoints:
             self._retained.pop(checkpoint, None)
 
     def lowest(self, uid: str) -> dict[str, int]:
         """Return, per split of a source, the lowest position that a snapshot may read from."""
-        found = [positions.get(uid, {}) for positions in self._retained.values()]
-        needed = [positions for positions in found if positions is not None]
-        if not needed:
-            return {}
-        # A snapshot without a split was taken before any of it was read.
-        splits = set.intersection(*(set(positions) for positions in needed))
-        return {split: min(positions[split] for positions in needed) for split in splits}
+        savepoints = [] if self._savepoints is None else [self._savepoints]
+        return dict(_lowest(uid, [*self._retained.values(), *savepoints]) or {})
 
 
 class RetainedSnapshots:
@@ -127,7 +137,8 @@ class RetainedSnapshots:
             # Its source positions are unknown: sources keep everything.
             positions.keep(checkpoint, [])
         for metadata in readable:
-            positions.keep(metadata.checkpoint, metadata.operators)
+            is_savepoint = not _is_own(metadata)
+            positions.keep(metadata.checkpoint, metadata.operators, savepoint=is_savepoint)
             if _is_own(metadata):
                 paths = [self._dir.shared / name for name in files_of(metadata)]
                 registry.register_checkpoint(CheckpointId(metadata.checkpoint), paths)
@@ -173,6 +184,13 @@ class RetainedSnapshots:
                     mine = referenced.setdefault(operator.uid, [])
                     mine += [*operator.sink.state, *(c.data for c in operator.sink.committables)]
         return referenced
+
+    def is_disposed(self, savepoint: int) -> bool:
+        """Whether the user has disposed a savepoint: the job's copy of its metadata is gone."""
+        try:
+            return not self._dir.savepoint(savepoint).exists()
+        except OSError:
+            return False
 
     def _remove_uncompleted(self, state: JournalState) -> None:
         """Remove what never won the journal, or was discarded there by a driver that then died."""
@@ -235,6 +253,17 @@ def _is_own(metadata: CheckpointMetadata) -> bool:
 
 def _lineage_of(metadata: CheckpointMetadata) -> str:
     return metadata.properties.get(LINEAGE, metadata.attempt)
+
+
+def _lowest(uid: str, snapshots: Iterable[SourcePositions]) -> Positions | None:
+    """Return the lowest positions of a source in any of some snapshots; None if none needs it."""
+    found = [positions.get(uid, {}) for positions in snapshots]
+    needed = [positions for positions in found if positions is not None]
+    if not needed:
+        return None
+    # A snapshot without a split was taken before any of it was read.
+    splits = set.intersection(*(set(positions) for positions in needed))
+    return {split: min(positions[split] for positions in needed) for split in splits}
 
 
 def _needed(source: SourceState) -> Positions | None:
