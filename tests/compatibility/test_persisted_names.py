@@ -85,7 +85,8 @@ from tests.unit.support import environment, plan_of
 FIELDS: dict[Any, str] = {
     journal._Body: "entry crc",
     journal_entries.AttemptStarted: (
-        "attempt time host pid restored restored_path given_path fresh life work_dirs restored_crc"
+        "attempt time host pid restored restored_path given_path fresh life work_dirs "
+        "restored_crc claims"
     ),
     journal_entries.StartFailed: "attempt time",
     journal_entries.CheckpointIdsReserved: "attempt upto time",
@@ -96,10 +97,12 @@ FIELDS: dict[Any, str] = {
     journal_entries.DriverProcess: "host machine pid started command execution",
     journal_entries.JobEnded: "attempt status time savepoint retained driver",
     journal_entries.ResultClean: "attempt time",
-    journal_entries.BeforeStart: "restorable ended",
+    journal_entries.ClaimedDiscarded: "attempt path time",
+    journal_entries.ClaimedSnapshot: "path metadata_crc",
+    journal_entries.BeforeStart: "restorable ended fallen_back claimed",
     journal_entries.JournalState: (
         "tail attempts_so_far attempts highest_id completed restorable commits_started "
-        "commits_done committed_crc ended before_start"
+        "commits_done committed_crc fallen_back claimed ended before_start"
     ),
     journal_entries.Summary: "attempt time state",
     metadata.CommittableState: "checkpoint data",

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+import zlib
 
 from penstock.checkpoint.history import History
 from penstock.checkpoint.settings import Retention
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpointStore
+from penstock.checkpoint.storage.job_dir import METADATA
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (
+    ClaimedDiscarded,
+    ClaimedSnapshot,
     DriverProcess,
     JobEnded,
     JournalState,
     StartFailed,
 )
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common.job_status import JobStatus
 from penstock.errors import PenstockError
 from penstock.ids import AttemptId, CheckpointId
 from penstock.job.context import JobContext
 from penstock.job.restore.retained_snapshots import RetainedSnapshots
 from penstock.recovery.lease import Lease
+from penstock.recovery.restore_candidates import discard_claimed
 
 logger = logging.getLogger("penstock.job")
 
@@ -89,6 +96,20 @@ class JobStore:
         end = JobEnded.of(attempt, status, now, savepoint, retained=retained, driver=driver)
         self.journal.append(end)
 
+    def discard_claimed(self, claimed: ClaimedSnapshot) -> None:
+        """Delete a claimed snapshot, which a checkpoint of the job's own has subsumed.
+
+        May be interrupted and repeated. Another snapshot at its path is not deleted.
+        """
+        assert self.journal.attempt is not None
+        self.journal.check_tail()
+        path = self._dir.from_journal_path(claimed.path)
+        with contextlib.suppress(FileNotFoundError):
+            data = (path / METADATA).read_bytes()
+            if zlib.crc32(data) == claimed.metadata_crc:
+                discard_claimed(path, decode_metadata(data, str(path)))
+        self.journal.append(ClaimedDiscarded(self.journal.attempt, claimed.path, time.time()))
+
     def tidy(self, ended: JournalState) -> None:
         """Delete the checkpoints and files of a lineage that has ended, unless they are retained.
 
@@ -105,7 +126,7 @@ class JobStore:
         lineage = "" if ended.last_attempt is None else ended.last_attempt.lineage
         own = [
             CheckpointId(c.checkpoint)
-            for c in ended.restorable
+            for c in (*ended.fallen_back, *ended.restorable)
             if not c.savepoint and c.checkpoint not in named
         ]
         self.checkpoints(AttemptId(self.journal.attempt), lineage).discard(own)

@@ -139,4 +139,10 @@ def discard_claimed(path: Path, metadata: CheckpointMetadata) -> None:
         if name not in shared:
             (other.shared / name).unlink(missing_ok=True)
     # The metadata last: without it a repeated call would not find the files.
-    shutil.rmtree(path)
+    for file in path.iterdir():
+        if file.is_dir():
+            shutil.rmtree(file)
+        elif file.name != METADATA:
+            file.unlink()
+    (path / METADATA).unlink()
+    path.rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +14,7 @@ from penstock.checkpoint.storage.journal_entries import JobEnded
 from penstock.checkpoint.storage.metadata import JOB_INSTANCE, files_of
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
 from penstock.common.job_status import JobStatus
-from penstock.crash_points import disarm
+from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.errors import CommitFailedError
 from penstock.ids import CheckpointId
 from penstock.job.job_store import JobStore
@@ -25,11 +26,13 @@ from tests.unit.job.counting import (
     checkpoint,
     counted,
     die,
+    flip_a_byte,
     idle_after,
     launched,
     wait_for_lines,
     wait_for_records,
 )
+from tests.unit.support import eventually
 
 RETAIN = {
     "execution__checkpointing__externalized_checkpoint_retention": "RETAIN_ON_CANCELLATION",
@@ -109,6 +112,82 @@ def test_checkpoints_that_a_canceled_job_does_not_retain_are_deleted(tmp_path: P
     first, path = canceled(tmp_path)
     assert path.name == "chk-0"
     assert first.journal().completed == ()
+
+
+CLAIM = {"execution__state_recovery__claim_mode": "CLAIM"}
+
+
+def dies_before_it_deletes_the_claimed(
+    root: Path, path: Path, *, completes: bool, options: dict[str, str]
+) -> Program:
+    """A job that claims a snapshot and dies before or right after its first own checkpoint."""
+    given = {**options, "restart_strategy__type": "none"}
+    program = started_from(root, path, **given)
+    program.script, program.interval = idle_after(100), "1 h"
+    job = program.launch()
+    wait_for_records(job, 50)
+    if completes:
+        arm(CrashPoint.COORDINATOR_COMPLETED, action=full_disk)
+        job.trigger_checkpoint()
+        assert job.wait_for_end(20)
+        assert program.journal().restorable
+    else:
+        die(job)
+    return program
+
+
+def full_disk() -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("completes", [True, False])
+@pytest.mark.parametrize("kind", ["savepoint", "checkpoint"])
+def test_a_claimed_snapshot_is_deleted_by_the_driver_that_follows_the_one_that_claimed_it(
+    tmp_path: Path, kind: str, completes: bool
+) -> None:
+    path = stopped(tmp_path)[1] if kind == "savepoint" else canceled(tmp_path, **RETAIN)[1]
+    dies_before_it_deletes_the_claimed(tmp_path, path, completes=completes, options=CLAIM)
+    assert (path / "_metadata").exists()
+    again = Program(tmp_path, bursts(100), output="again")
+    again.run()
+    assert compare(counted(100)[50:], again.lines()).is_exactly_once
+    assert not path.exists()
+    assert again.dir.checkpoints_on_disk() == []
+
+
+def test_another_snapshot_in_the_place_of_a_claimed_one_is_not_deleted(tmp_path: Path) -> None:
+    _, path = stopped(tmp_path)
+    dies_before_it_deletes_the_claimed(tmp_path, path, completes=True, options=CLAIM)
+    shutil.rmtree(path)
+    (tmp_path / "other").mkdir()
+    stopped(tmp_path / "other")[1].rename(path)
+    Program(tmp_path, bursts(100), output="again").run()
+    assert (path / "_metadata").exists()
+
+
+def test_a_snapshot_that_is_named_again_without_a_claim_is_not_deleted(tmp_path: Path) -> None:
+    _, path = stopped(tmp_path)
+    dies_before_it_deletes_the_claimed(tmp_path, path, completes=False, options=CLAIM)
+    started_from(tmp_path, path).run()
+    assert (path / "_metadata").exists()
+
+
+def test_a_checkpoint_that_the_job_fell_back_from_is_deleted_with_its_next_one(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    program.settings["execution__checkpointing__num_retained"] = "2"
+    job = program.launch()
+    wait_for_records(job, 50)
+    older, newest = checkpoint(job), checkpoint(job)
+    die(job)
+    flip_a_byte(program.dir.metadata(newest))
+    job = program.launch()
+    assert program.dir.checkpoints_on_disk() == [older, newest]
+    following = checkpoint(job)
+    eventually(lambda: program.dir.checkpoints_on_disk() == [older, following])
+    die(job)
+    assert [c.checkpoint for c in program.journal().completed] == [older, following]
 
 
 def without_tidy(patch: pytest.MonkeyPatch, root: Path) -> tuple[Program, Path]:

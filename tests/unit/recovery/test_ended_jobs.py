@@ -13,8 +13,8 @@ from penstock.checkpoint.storage.journal_entries import (
     JournalState,
     ResultClean,
     StartFailed,
-    journal_state,
 )
+from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.common.job_status import JobStatus
 from penstock.errors import StoppedJobError
 from penstock.recovery.ended_jobs import end_to_report, refuse_stopped

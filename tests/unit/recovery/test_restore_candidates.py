@@ -19,8 +19,8 @@ from penstock.checkpoint.storage.journal_entries import (
     JournalState,
     RecordedStatus,
     StartFailed,
-    journal_state,
 )
+from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.errors import BadCheckpointError
 from penstock.ids import CheckpointId
 from penstock.recovery.restore_candidates import (

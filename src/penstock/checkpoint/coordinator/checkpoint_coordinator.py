@@ -303,6 +303,8 @@ class CheckpointCoordinator:
             _release(pending)
         else:
             self._retain(pending)
+        if deleted := self._store.discard_deleted():
+            self._forget(deleted)
         self._stats.record_completed(pending, completed)
         logger.info("%s", completed)
 
@@ -310,10 +312,12 @@ class CheckpointCoordinator:
         """Keep the files of a completed checkpoint, and discard the oldest ones."""
         leases = [snapshot.files for snapshot in pending.acknowledged.values()]
         self._registry.transfer(pending.id, leases)
-        discarded = self._store.discard_subsumed()
+        self._forget(self._store.discard_subsumed())
+        reach(CrashPoint.COORDINATOR_SUBSUMED)
+
+    def _forget(self, discarded: list[CheckpointId]) -> None:
         self._registry.unregister_checkpoints(discarded)
         self._job.notify_checkpoints_discarded(discarded)
-        reach(CrashPoint.COORDINATOR_SUBSUMED)
 
     def _abort(self, action: actions.AbortCheckpoint) -> None:
         pending = action.pending

@@ -95,7 +95,10 @@ class CompletedCheckpointStore:
         self._next = self._reserved = max(state.highest_id, above)
         # Not those that a fresh start or another snapshot has abandoned: only the user needs them.
         self._retained = [CheckpointId(c.checkpoint) for c in state.restorable if not c.savepoint]
-        self._savepoints = {CheckpointId(c.checkpoint) for c in state.completed if c.savepoint}
+        self._fallen_back = [CheckpointId(c.checkpoint) for c in state.fallen_back]
+        own = (*state.restorable, *state.fallen_back)
+        self._users = {c.checkpoint: c for c in state.completed if c not in own}
+        """Savepoints, and checkpoints that the job has abandoned: they are deleted by users."""
 
     @property
     def retained(self) -> list[CheckpointId]:
@@ -168,28 +171,57 @@ class CompletedCheckpointStore:
             FencedError: another driver has taken over; the checkpoint is not complete.
         """
         with self._lock:
-            self._journal.append(
-                CheckpointCompletedEntry(
-                    checkpoint=completed.checkpoint,
-                    attempt=self._attempt,
-                    path=self._dir.to_journal_path(completed.path),
-                    savepoint=completed.is_savepoint,
-                    metadata_crc=completed.crc,
-                    time=self._clock(),
-                )
+            entry = CheckpointCompletedEntry(
+                checkpoint=completed.checkpoint,
+                attempt=self._attempt,
+                path=self._dir.to_journal_path(completed.path),
+                savepoint=completed.is_savepoint,
+                metadata_crc=completed.crc,
+                time=self._clock(),
             )
+            self._journal.append(entry)
             if completed.is_savepoint:
-                self._savepoints.add(completed.checkpoint)
+                self._users[completed.checkpoint] = entry
             else:
                 self._retained.append(completed.checkpoint)
 
     def discard_subsumed(self) -> list[CheckpointId]:
-        """Discard the oldest checkpoints beyond the number to retain; return their ids."""
+        """Discard what the newest checkpoint subsumes; return the ids.
+
+        These are the oldest checkpoints beyond the number to retain, and those that the job fell
+        back from.
+        """
         with self._lock:
-            subsumed = self._retained[: -self._max_retained]
-            self._retained = self._retained[-self._max_retained :]
+            subsumed = [*self._fallen_back, *self._retained[: -self._max_retained]]
+            self._fallen_back, self._retained = [], self._retained[-self._max_retained :]
             self.discard(subsumed)
             return subsumed
+
+    def discard_deleted(self) -> list[CheckpointId]:
+        """Discard savepoints and abandoned checkpoints that users have deleted; return their ids.
+
+        So the journal, and what sources and sinks keep for them, does not grow forever.
+        """
+        with self._lock:
+            copies = set(self._dir.savepoints_on_disk()) if self._users else set()
+            deleted = [
+                CheckpointId(c.checkpoint)
+                for c in self._users.values()
+                if not (c.savepoint and c.checkpoint in copies) and self._is_deleted(c)
+            ]
+            for checkpoint in deleted:
+                del self._users[checkpoint]
+            self.discard(deleted)
+            return deleted
+
+    def _is_deleted(self, snapshot: CheckpointCompletedEntry) -> bool:
+        try:
+            (self._dir.from_journal_path(snapshot.path) / METADATA).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            pass  # it cannot be seen now
+        return False
 
     def discard(self, checkpoints: list[CheckpointId]) -> None:
         """Delete checkpoints: first in the journal, then on disk.
@@ -224,12 +256,12 @@ class CompletedCheckpointStore:
         If that is the savepoint of a stop, it is recorded next to the savepoint, too.
         """
         self._journal.append(CommitsDone(checkpoint, self._attempt, self._clock()))
-        if checkpoint not in self._savepoints:
+        if not self._dir.savepoint(checkpoint).exists():
             return
         # The journal decides: the id may be that of another job's snapshot, which was restored.
         state = self._journal.state()
         found = state.find(checkpoint)
-        if found is None or checkpoint not in state.commits_done:
+        if found is None or not found.savepoint or checkpoint not in state.commits_done:
             return
         try:
             mark_committed(self._dir.from_journal_path(found.path), found.metadata_crc)

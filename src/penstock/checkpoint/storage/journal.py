@@ -25,8 +25,8 @@ from penstock.checkpoint.storage.journal_entries import (
     JournalEntry,
     JournalState,
     Summary,
-    journal_state,
 )
+from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptJournalError, FencedError
 

@@ -1,21 +1,17 @@
-"""The entries of a job's journal, and the state that they add up to.
+"""The entries of a job's journal, and the state that `journal_state` computes from them.
 
 These structs are a file format: tags and field names are persisted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import reduce
-from posixpath import normpath
 from typing import Literal, cast
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from penstock.common.job_status import JobStatus
 from penstock.ids import AttemptId
 
-_ATTEMPTS_KEPT = 100
 _STOPPED = "STOPPED"
 RecordedStatus = Literal["FINISHED", "CANCELED", "FAILED", "STOPPED"]
 """How journals spell the end of a job; STOPPED is FINISHED with a savepoint."""
@@ -44,6 +40,8 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     """Directories outside of the job's directory that later attempts have to clean up."""
     restored_crc: int | None = None
     """The checksum of the metadata of the snapshot it starts from."""
+    claims: bool = False
+    """Whether the job owns that snapshot, and deletes it when it has a checkpoint of its own."""
 
 
 class StartFailed(Struct, frozen=True, tag=True):
@@ -113,6 +111,14 @@ class DriverProcess(Struct, frozen=True):
     """How many executions of this job the program had started: it may run a job repeatedly."""
 
 
+class ClaimedDiscarded(Struct, frozen=True, tag=True):
+    """The snapshot at this path, which the job had claimed, is deleted."""
+
+    attempt: str
+    path: str
+    time: float
+
+
 class JobEnded(Struct, frozen=True, tag=True):
     """The job is over; only a new attempt, started by the user, changes that.
 
@@ -167,11 +173,20 @@ class ResultClean(Struct, frozen=True, tag=True):
     time: float
 
 
+class ClaimedSnapshot(Struct, frozen=True):
+    """A snapshot that the job has claimed and not deleted yet, identified by its metadata."""
+
+    path: str
+    metadata_crc: int
+
+
 class BeforeStart(Struct, frozen=True):
     """The state that an attempt found when it started."""
 
     restorable: CompletedEntries = ()
     ended: JobEnded | None = None
+    fallen_back: CompletedEntries = ()
+    claimed: ClaimedSnapshot | None = None
 
 
 class JournalState(Struct, frozen=True):
@@ -198,6 +213,9 @@ class JournalState(Struct, frozen=True):
     commits_done: frozenset[int] = frozenset()
     committed_crc: int | None = None
     """Identifies the last snapshot that was not the job's own and whose output it has committed."""
+    fallen_back: CompletedEntries = ()
+    """Checkpoints that the job fell back from, to be discarded with its next checkpoint."""
+    claimed: ClaimedSnapshot | None = None
     ended: JobEnded | None = None
     """How the newest attempt ended the job, None if it did not."""
     before_start: BeforeStart | None = None
@@ -248,164 +266,8 @@ JournalEntry = (
     | CommitsStarted
     | CommitsDone
     | CheckpointDiscarded
+    | ClaimedDiscarded
     | JobEnded
     | ResultClean
     | Summary
 )
-
-
-def journal_state(entries: Iterable[tuple[int, JournalEntry]]) -> JournalState:
-    """Return the state after some entries, in order and with their indexes."""
-    return reduce(lambda state, entry: after(state, *entry), entries, JournalState())
-
-
-def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
-    """Return the state after one more entry."""
-    match entry:
-        case Summary():
-            state = entry.state
-        case AttemptStarted():
-            state = structs.replace(
-                state,
-                attempts_so_far=state.attempts_so_far + 1,
-                attempts=(*state.attempts, entry)[-_ATTEMPTS_KEPT:],
-                highest_id=max(state.highest_id, entry.restored or 0),
-                restorable=_still_restorable(state, entry),
-                ended=None,
-                before_start=BeforeStart(state.restorable, state.ended),
-            )
-        case StartFailed():
-            state = _without_newest_attempt(state)
-        case CheckpointIdsReserved():
-            state = structs.replace(state, highest_id=max(state.highest_id, entry.upto))
-        case CheckpointCompletedEntry():
-            # Before, so that this id has no commits: in old journals it may be another job's.
-            state = _forget_commits(state)
-            state = structs.replace(
-                state,
-                highest_id=max(state.highest_id, entry.checkpoint),
-                completed=(*state.completed, entry),
-                restorable=state.restorable if entry.savepoint else (*state.restorable, entry),
-                before_start=None,
-            )
-        case CheckpointDiscarded(discarded):
-            before = state.before_start
-            if before is not None:
-                before = structs.replace(before, restorable=_without(before.restorable, discarded))
-            state = structs.replace(
-                state,
-                completed=_without(state.completed, discarded),
-                restorable=_without(state.restorable, discarded),
-                before_start=before,
-            )
-            state = _forget_commits(state)
-        case CommitsStarted():
-            state = structs.replace(
-                state,
-                commits_started=state.commits_started | _committed_ids(state, entry),
-                restorable=_with_committed(state, entry),
-                before_start=None,
-            )
-        case CommitsDone():
-            state = structs.replace(
-                state,
-                commits_done=state.commits_done | _committed_ids(state, entry),
-                committed_crc=_committed_crc(state, entry),
-            )
-        case JobEnded():
-            state = structs.replace(state, ended=entry, before_start=None)
-        case ResultClean():
-            if state.ended is not None:
-                state = structs.replace(state, ended=structs.replace(state.ended, driver=None))
-    return structs.replace(state, tail=index)
-
-
-def _still_restorable(state: JournalState, start: AttemptStarted) -> CompletedEntries:
-    restorable = state.restorable
-    if start.fresh:
-        return ()
-    if start.restored is None:
-        abandons_all = start.restored_path is not None or state.is_over
-        return () if abandons_all else restorable
-    if not any(_is(c, start.restored, start.restored_path) for c in restorable):
-        return ()
-    return tuple(c for c in restorable if c.checkpoint <= start.restored)
-
-
-def _without_newest_attempt(state: JournalState) -> JournalState:
-    found = state.before_start
-    if found is None:
-        return state
-    return structs.replace(
-        state,
-        attempts=state.attempts[:-1],
-        restorable=found.restorable,
-        ended=found.ended,
-        before_start=None,
-    )
-
-
-def _with_committed(state: JournalState, started: CommitsStarted) -> CompletedEntries:
-    # A stop commits what its savepoint holds: restoring an older checkpoint would duplicate it.
-    found = _own(state, started)
-    if found is None or not found.savepoint or found.attempt != started.attempt:
-        return state.restorable
-    return (*_without(state.restorable, found.checkpoint), found)
-
-
-def _committed_ids(state: JournalState, commits: CommitsStarted | CommitsDone) -> set[int]:
-    found = _own(state, commits)
-    if found is None:
-        # A checkpoint that was discarded meanwhile, unless a snapshot of another job has its id.
-        return set() if state.find(commits.checkpoint) else {commits.checkpoint}
-    if isinstance(commits, CommitsStarted):
-        return {found.checkpoint}
-    # A checkpoint holds what earlier snapshots of its attempt hold, savepoints too.
-    return {
-        c.checkpoint
-        for c in state.completed
-        if c.attempt == found.attempt and c.checkpoint <= found.checkpoint
-    }
-
-
-def _committed_crc(state: JournalState, done: CommitsDone) -> int | None:
-    last = state.last_attempt
-    if _own(state, done) is not None or last is None or last.restored is not None:
-        return state.committed_crc
-    # Before anything else, the attempt has committed what it was started from.
-    return state.committed_crc if last.restored_crc is None else last.restored_crc
-
-
-def _own(
-    state: JournalState, commits: CommitsStarted | CommitsDone
-) -> CheckpointCompletedEntry | None:
-    """Return the job's own snapshot that commits are of, None if they are of another one.
-
-    An attempt that was started from a snapshot that is not the job's own commits what that holds,
-    under an id that an older snapshot of the job may have, too.
-    """
-    found, last = state.find(commits.checkpoint), state.last_attempt
-    if found is None or found.attempt == commits.attempt or last is None:
-        return found
-    is_restored = last.restored is not None and _is(found, last.restored, last.restored_path)
-    return found if is_restored else None
-
-
-def _is(completed: CheckpointCompletedEntry, checkpoint: int, path: str | None) -> bool:
-    # Another job's snapshot may have the same id.
-    same_place = path is None or normpath(path) == normpath(completed.path)
-    return completed.checkpoint == checkpoint and same_place
-
-
-def _without(completed: CompletedEntries, checkpoint: int) -> CompletedEntries:
-    return tuple(c for c in completed if c.checkpoint != checkpoint)
-
-
-def _forget_commits(state: JournalState) -> JournalState:
-    # Those of discarded snapshots do not matter; the sets stay small.
-    known = frozenset(c.checkpoint for c in state.completed)
-    return structs.replace(
-        state,
-        commits_started=state.commits_started & known,
-        commits_done=state.commits_done & known,
-    )

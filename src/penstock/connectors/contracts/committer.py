@@ -132,8 +132,9 @@ class Committer(ABC):
         ``discarded`` are all committables and all sink state of checkpoints that can no longer be
         restored; ``retained`` those of every retained snapshot, including the newest checkpoint.
         What ``retained`` names must stay, and so must everything staged since. Called while the job
-        runs, after everything in ``discarded`` is committed. May repeat, and may never be called:
-        what a crash leaves is removed by :meth:`sweep`.
+        runs, after everything in ``discarded`` is committed, or when it never will be because the
+        job fell back from that checkpoint. May repeat, and may never be called: what a crash leaves
+        is removed by :meth:`sweep`.
         """
 
     def sweep(self, keep: Sequence[bytes]) -> None:  # noqa: B027

@@ -26,7 +26,11 @@ from penstock.checkpoint.settings import ClaimMode
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.checkpoint.storage.job_dir import PlannedStep
-from penstock.checkpoint.storage.journal_entries import AttemptStarted, JournalState
+from penstock.checkpoint.storage.journal_entries import (
+    AttemptStarted,
+    ClaimedSnapshot,
+    JournalState,
+)
 from penstock.checkpoint.storage.metadata import LINEAGE
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptMetadataError, CorruptStateError, PenstockError
@@ -50,7 +54,6 @@ from penstock.recovery.operator_matching import match_operators
 from penstock.recovery.restore_candidates import (
     RestoreCandidate,
     check_fallback,
-    discard_claimed,
     lineage_of,
     restore_candidates,
 )
@@ -123,8 +126,8 @@ class AttemptStarter:
         self._store = store
         self._dir = context.job_dir
         self._report = report
-        self._claimed: Snapshot | None = None
-        """A snapshot that the job owns and deletes after its first own checkpoint."""
+        self._claimed: ClaimedSnapshot | None = None
+        """A snapshot that the job owns and deletes after its next own checkpoint."""
 
     def start(self, cause: str, detect_s: float, *, restarting: bool) -> RunningAttempt:
         """Start an attempt from the best snapshot that can be read.
@@ -178,7 +181,7 @@ class AttemptStarter:
         start.timer.lap(RecoveryPhase.LOAD_STATE)
         layout = self._layout(state, snapshot, start)
         try:
-            self._win_journal(layout, snapshot, start)
+            self._win_journal(layout, snapshot, state, start)
             if state.is_over:
                 # A driver that died right after the job's end could not do this.
                 self._store.tidy(state)
@@ -186,9 +189,7 @@ class AttemptStarter:
                 attempt = self._prepare(plan, layout, snapshot, start.timer, resources)
                 if start.cause or snapshot is not None:
                     self._log_recovery(layout.attempt, snapshot, start)
-                claims = self._context.checkpoints.claim_mode is ClaimMode.CLAIM
-                if snapshot is not None and not snapshot.is_own and claims:
-                    self._claimed = snapshot
+                self._claimed = self._store.journal.state().claimed
                 try:
                     attempt.start()
                 except BaseException:
@@ -245,7 +246,9 @@ class AttemptStarter:
 
     # -- winning the journal ----------------------------------------------------------------
 
-    def _win_journal(self, layout: AttemptLayout, snapshot: Snapshot | None, start: _Start) -> None:
+    def _win_journal(
+        self, layout: AttemptLayout, snapshot: Snapshot | None, state: JournalState, start: _Start
+    ) -> None:
         """Append `AttemptStarted`, which fences every older driver; then take the lease."""
         context, given = self._context, self._context.checkpoints.restore_path
         restored = path = None
@@ -265,6 +268,7 @@ class AttemptStarter:
                 lineage=layout.lineage,
                 work_dirs=[str(context.work_dir), str(context.local_dir.resolve())],
                 restored_crc=None if snapshot is None else snapshot.crc,
+                claims=restored is None and self._claims(path, state),
             )
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)
@@ -272,6 +276,14 @@ class AttemptStarter:
         nodes = [n for stage in context.plan.stages for n in stage.nodes]
         steps = [PlannedStep(n.uid, n.name, n.parallelism) for n in nodes]
         self._dir.write_facts(msgspec.structs.replace(context.program, plan=steps))
+
+    def _claims(self, path: str | None, state: JournalState) -> bool:
+        settings = self._context.checkpoints
+        if path is None or settings.claim_mode is ClaimMode.CLAIM:
+            return path is not None
+        # A driver that is started without options continues what the one that died has begun.
+        is_claimed = state.claimed is not None and state.claimed.path == path
+        return settings.restore_path is None and is_claimed
 
     # -- preparing the attempt --------------------------------------------------------------
 
@@ -358,7 +370,7 @@ class AttemptStarter:
             return
         self._claimed = None
         try:
-            discard_claimed(claimed.path, claimed.metadata)
+            self._store.discard_claimed(claimed)
         except (OSError, PenstockError) as error:
             logger.warning("Claimed snapshot %s cannot be deleted: %s", claimed.path, error)
 

@@ -23,6 +23,7 @@ from penstock.errors import (
     TooManyFailedCheckpointsError,
 )
 from penstock.ids import CheckpointId
+from penstock.savepoint.directory import dispose
 from penstock.task.messages import CheckpointNotification, NotificationKind
 from tests.unit.checkpoint.coordinator.coordinated_job import (
     MIDDLE,
@@ -449,6 +450,21 @@ def test_what_a_savepoint_prepared_is_committed_with_the_next_checkpoint(tmp_pat
         requested(world)
         world.complete(savepoint, prepared=[b"two"])
         eventually(lambda: world.committer.calls == [[b"one", b"two"]])
+
+
+@pytest.mark.parametrize("then", [RequestKind.MANUAL, RequestKind.SAVEPOINT])
+def test_a_disposed_savepoint_is_forgotten_with_the_next_snapshot(
+    tmp_path: Path, then: RequestKind
+) -> None:
+    with World(tmp_path) as world:
+        requested(world, RequestKind.SAVEPOINT, tmp_path / "sp")
+        savepoint = world.complete(prepared=[b"one"])
+        eventually(lambda: savepoint in world.job.completions)
+        dispose(tmp_path / "sp")
+        requested(world, then, None if then is RequestKind.MANUAL else tmp_path / "other")
+        following = world.complete(savepoint, prepared=[b"two"])
+        eventually(lambda: savepoint in world.job.discarded)
+        assert [c.checkpoint for c in world.journal.state().completed] == [following]
 
 
 def test_stages_see_the_path_of_a_savepoint_and_that_sinks_must_flush(

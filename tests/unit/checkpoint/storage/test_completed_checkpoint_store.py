@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from penstock.checkpoint.storage.journal_entries import (
 from penstock.checkpoint.storage.metadata import OperatorSnapshot
 from penstock.errors import FencedError
 from penstock.ids import CheckpointId
+from penstock.savepoint.directory import dispose
 from tests.unit.checkpoint.coordinator.coordinated_job import World, another_driver
 
 OPERATOR = OperatorSnapshot("count", "count", "map", 1, 128, 1)
@@ -131,3 +133,30 @@ def test_a_savepoint_is_restorable_once_a_stop_has_started_to_commit_it(
     restorable = [c.checkpoint for c in world.journal.state().restorable]
     assert restorable == ([1, 2] if has_committed else [1])
     assert World(tmp_path, attempt="a2").store.retained == [1]
+
+
+def test_savepoints_and_abandoned_checkpoints_are_discarded_when_users_have_deleted_them(
+    tmp_path: Path,
+) -> None:
+    first = World(tmp_path / "jobs")
+    done(first, first.store.next_id())
+    for name in ("a", "b"):
+        path = str(tmp_path / name)
+        first.store.complete(first.store.write(first.store.next_id(), [OPERATOR], 1.0, path))
+    journal = Journal(first.dir.storage, "count")
+    journal.entries()
+    journal.append(AttemptStarted("a2", 2.0, "host", 2, fresh=True))
+    world = World(tmp_path / "jobs", attempt="a3")
+    done(world, 20)
+    world.store.complete(world.store.write(CheckpointId(21), [OPERATOR], 1.0, str(tmp_path / "c")))
+    assert world.store.discard_deleted() == []
+    known = [c.checkpoint for c in world.journal.state().completed]
+    (tmp_path / "b").rename(tmp_path / "moved")
+    assert world.store.discard_deleted() == []
+    dispose(tmp_path / "a")
+    dispose(tmp_path / "c")
+    shutil.rmtree(world.dir.checkpoint_dir(1))
+    assert world.store.discard_deleted() == [1, known[1], 21]
+    assert world.store.discard_deleted() == []
+    assert [c.checkpoint for c in world.journal.state().completed] == [known[2], 20]
+    assert world.store.retained == [20]

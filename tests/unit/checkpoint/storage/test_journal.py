@@ -17,6 +17,7 @@ from penstock.checkpoint.storage.journal_entries import (
     CheckpointCompletedEntry,
     CheckpointDiscarded,
     CheckpointIdsReserved,
+    ClaimedDiscarded,
     CommitsDone,
     CommitsStarted,
     DriverProcess,
@@ -25,8 +26,8 @@ from penstock.checkpoint.storage.journal_entries import (
     ResultClean,
     StartFailed,
     Summary,
-    journal_state,
 )
+from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.errors import CorruptJournalError, FencedError
@@ -73,10 +74,11 @@ def test_every_kind_of_entry_is_read_back(tmp_path: Path) -> None:
         CommitsStarted(4, "a1", 2.0),
         CommitsDone(4, "a1", 2.5),
         CheckpointDiscarded(4, "a1", 3.0),
+        ClaimedDiscarded("a1", "/sp", 3.0),
         JobEnded.of("a1", JobStatus.FINISHED, 4.0, "/sp/4"),
         ResultClean("a1", 5.0),
     ]
-    assert [journal.append(entry) for entry in all_kinds] == list(range(1, 10))
+    assert [journal.append(entry) for entry in all_kinds] == list(range(1, 11))
     assert open_journal(tmp_path).entries() == list(enumerate(all_kinds, 1))
     assert {type(e) for e in all_kinds} | {Summary} == set(JournalEntry.__args__)
 

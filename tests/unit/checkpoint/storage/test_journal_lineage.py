@@ -11,8 +11,8 @@ from penstock.checkpoint.storage.journal_entries import (
     JournalEntry,
     JournalState,
     RecordedStatus,
-    journal_state,
 )
+from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.recovery.restore_candidates import restore_candidates
 
 

@@ -137,11 +137,15 @@ def test_a_failed_start_costs_the_job_no_checkpoint(tmp_path: Path, way: str) ->
 
 
 def test_a_start_that_fails_after_commits_is_not_undone(tmp_path: Path) -> None:
-    job = Program(tmp_path, idle_after(50), interval="1 h").launch()
-    wait_for_records(job, 50)
-    # No output is committed yet: the savepoint holds it.
-    path = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
+    clock = ManualClock()
+    script = [Burst(range(30)), Pause(10), Burst(range(30, 50)), Idle()]
+    job = Program(tmp_path, script, interval="1 h", clock=clock).launch()
+    wait_for_records(job, 30)
     checkpoint(job)
+    clock.advance(10)
+    wait_for_records(job, 50)
+    # The last output is not committed: the savepoint holds it.
+    path = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
     die(job)
     arm(CrashPoint.RECOVERY_COMMITTED, action=full_disk)
     with pytest.raises(OSError, match="No space"):
@@ -150,6 +154,20 @@ def test_a_start_that_fails_after_commits_is_not_undone(tmp_path: Path) -> None:
     assert program.journal().restorable == ()
     program.run()
     assert program.journal().attempts[-1].restored_path == str(path)
+
+
+def test_a_start_that_fails_with_nothing_left_to_commit_is_undone(tmp_path: Path) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    job = program.launch()
+    wait_for_records(job, 50)
+    path = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
+    newest = checkpoint(job)
+    eventually(lambda: newest in program.journal().commits_done)
+    die(job)
+    arm(CrashPoint.RECOVERY_COMMITTED, action=full_disk)
+    with pytest.raises(OSError, match="No space"):
+        Program(tmp_path, bursts(100), settings=restore_from(path)).run()
+    goes_on_from(tmp_path, newest)
 
 
 def test_a_finished_job_whose_next_start_fails_still_starts_from_the_beginning(
