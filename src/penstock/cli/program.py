@@ -6,12 +6,18 @@ import logging
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from penstock.common.pyflink.import_alias import installed_alias
+from penstock.datastream.stream_execution_environment import (
+    StreamExecutionEnvironment,
+    created_environments,
+)
+from penstock.errors import PyFlinkNotInstalledError
 from penstock.redaction import redact
 
 pyflink_option = click.option(
@@ -26,8 +32,35 @@ def run_program(program: Path, args: tuple[str, ...]) -> None:
     sys.path.insert(0, str(program.resolve().parent))
     try:
         runpy.run_path(str(program), run_name="__main__")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "pyflink" and installed_alias() is None:
+            raise PyFlinkNotInstalledError(str(program)) from error
+        raise
     finally:
         sys.argv, sys.path[:] = argv, path
+
+
+@contextmanager
+def warning_about_forgotten_execute() -> Iterator[None]:
+    """Print a warning if the program in this context builds a job that it never executes."""
+    with created_environments() as environments:
+        try:
+            yield
+        except SystemExit as end:
+            if end.code in (None, 0):
+                _warn(environments)
+            raise
+        _warn(environments)
+
+
+def _warn(environments: Iterable[StreamExecutionEnvironment]) -> None:
+    for environment in environments:
+        if (last := environment.last_unexecuted_line()) is not None:
+            click.echo(
+                f"WARNING The program ends without executing the job that ends at {last}: add the "
+                "line env.execute() after it",
+                err=True,
+            )
 
 
 def user_traceback(error: BaseException, program: Path) -> str:

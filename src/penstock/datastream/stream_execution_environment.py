@@ -74,6 +74,20 @@ def collect_plans(take: Callable[[Plan], None]) -> Iterator[None]:
         _explaining.reset(token)
 
 
+_created: ContextVar[list[StreamExecutionEnvironment] | None] = ContextVar("created", default=None)
+
+
+@contextmanager
+def created_environments() -> Iterator[list[StreamExecutionEnvironment]]:
+    """Collect the environments that are created in this context."""
+    environments: list[StreamExecutionEnvironment] = []
+    token = _created.set(environments)
+    try:
+        yield environments
+    finally:
+        _created.reset(token)
+
+
 class StreamExecutionEnvironment(RuntimeSettings):
     """Builds programs and runs them on Spark."""
 
@@ -82,6 +96,8 @@ class StreamExecutionEnvironment(RuntimeSettings):
         self._mode: RuntimeExecutionMode | None = None
         self._sinks: list[Transformation] = []
         self._launcher: Launcher = _on_spark
+        if (created := _created.get()) is not None:
+            created.append(self)
         self.configure(global_configuration())
         if configuration is not None:
             self.configure(configuration)
@@ -277,6 +293,10 @@ class StreamExecutionEnvironment(RuntimeSettings):
     def close(self) -> None:
         """Discard steps that were not executed."""
         self._sinks.clear()
+
+    def last_unexecuted_line(self) -> str | None:
+        """Return the line of the last sink that was not executed, None if there is none."""
+        return self._sinks[-1].call_site if self._sinks else None
 
     def _add_sink(self, sink: Transformation) -> None:
         self._sinks.append(sink)

@@ -29,6 +29,29 @@ class OptionValueError(ConfigurationError):
     template = "configuration key {key!r} needs {expected}; got {value}"
 
 
+class UnusableDirectoryError(ConfigurationError):
+    """A directory that a configuration key names cannot be created or written to."""
+
+    key: str
+    path: str
+    reason: str
+    template = (
+        "directory {path!r} cannot be used: {reason}; correct its permissions, or set {key} to "
+        "another directory"
+    )
+
+
+class PortInUseError(ConfigurationError):
+    """Spark cannot open a port of this host."""
+
+    key: str
+    port: int
+    template = (
+        "port {port} of this host is in use: set {key} to a free port, or leave it out and let "
+        "Spark choose one"
+    )
+
+
 class ConfigurationFileError(ConfigurationError):
     """A configuration file is missing, or a line of it cannot be used."""
 

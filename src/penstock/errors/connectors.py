@@ -45,6 +45,17 @@ class MissingPathError(ConnectorError):
     template = "path {path!r} does not exist; create it, or correct the path of the source"
 
 
+class RemotePathError(ConnectorError, ValueError):
+    """A path of a source or sink is in an object store or another remote file system."""
+
+    path: str
+    is_permanent = True
+    template = (
+        "path {path!r} is in no local or mounted file system, which file sources and sinks need: "
+        "mount it, or let Spark read it with env.from_dataframe() or env.from_stream()"
+    )
+
+
 class UnwritablePathError(ConnectorError):
     """A sink cannot write below its path."""
 

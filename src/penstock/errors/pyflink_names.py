@@ -107,6 +107,16 @@ class NoPyFlinkModuleError(PenstockError, ModuleNotFoundError):
         return f"{self.name} is not in penstock: {instead}"
 
 
+class PyFlinkNotInstalledError(PenstockError):
+    """A program that imports pyflink runs without the option for it."""
+
+    program: str
+    template = (
+        "{program} imports pyflink, which is not installed here: run it with --pyflink, which "
+        "makes imports of pyflink import penstock, or change its imports to penstock"
+    )
+
+
 class NoPyFlinkNameError(PenstockError):
     """A program uses a class that PyFlink has and penstock has not; importing it is no error."""
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.checkpoint.storage.job_dir import JobDir, JobFacts, job_key
 from penstock.checkpoint.storage.journal import Journal
-from penstock.common.config.checkpoint_options import FRESH
+from penstock.common.config.checkpoint_options import CHECKPOINT_DIR, FRESH
+from penstock.common.config.known_options import WORK_DIR
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.staging.durable_files import make_directory, sync_directory
-from penstock.errors import JobAlreadyRunningError, UnwritablePathError
+from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.graph.plan import Plan, with_input_settings
 from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
 from penstock.ids import AttemptId, ChannelId, JobKey, StageId
@@ -76,7 +77,7 @@ def launch(
     key = job_key(checkpoints.job_id, plan.job_name)
     work_dir, temporary = _work_dir(settings, key, is_all=checkpoints.directory is not None)
     job_dir = JobDir(checkpoints.directory or temporary or work_dir, key)
-    _make(job_dir.path)
+    _make(job_dir.path, WORK_DIR.key if checkpoints.directory is None else CHECKPOINT_DIR.key)
     running = _launched.get(job_dir.path)
     if running is not None and not running.wait_for_end(0):
         raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")
@@ -135,7 +136,7 @@ def launch(
     job = LaunchedJob(context, temporary)
     _launched[job_dir.path] = job
     try:
-        _make(work_dir)
+        _make(work_dir, WORK_DIR.key)
         own_work_dir(work_dir, job_dir.path)
         job.start()
     except BaseException:
@@ -169,8 +170,12 @@ def _program(plan: Plan) -> JobFacts:
     return JobFacts(plan.job_name, time.time(), sys.argv[0] or None, redact_arguments(sys.argv[1:]))
 
 
-def _make(directory: Path) -> None:
-    """Create a directory that only its owner may enter, or let only its owner enter it."""
+def _make(directory: Path, key: str) -> None:
+    """Create a directory that only its owner may enter, or let only its owner enter it.
+
+    Raises:
+        UnusableDirectoryError: it cannot be created, or nothing can be created in it.
+    """
     try:
         if not directory.is_dir():
             make_directory(directory.parent)
@@ -181,8 +186,11 @@ def _make(directory: Path) -> None:
         if facts.st_uid == os.geteuid() and facts.st_mode & _OTHERS:
             with contextlib.suppress(PermissionError, NotImplementedError):
                 directory.chmod(_OWNER_ONLY)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
     except OSError as error:
-        raise UnwritablePathError(str(directory), error.strerror or str(error)) from error
+        reason = error.strerror or str(error)
+        raise UnusableDirectoryError(key, str(directory), reason) from error
 
 
 def _local_dir(settings: JobSettings, job_dir: JobDir) -> HostDir:

@@ -59,9 +59,9 @@ def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings
         batch_mode=batch_mode,
         watermark_seconds=_watermark_seconds(configuration, batch_mode),
         compact_after_deltas=read(configuration, options.STATE_COMPACT_AFTER_DELTAS),
-        work_dir=_path(read(configuration, options.WORK_DIR)),
-        local_dir=_path(read(configuration, options.STATE_LOCAL_DIR)),
-        ingestion_dir=_path(read(configuration, options.INGESTION_DIR)),
+        work_dir=read(configuration, options.WORK_DIR),
+        local_dir=read(configuration, options.STATE_LOCAL_DIR),
+        ingestion_dir=read(configuration, options.INGESTION_DIR),
         parameters={
             **{key: str(configuration.get(key)) for key in configuration.key_set()},
             **read(configuration, GLOBAL_JOB_PARAMETERS),
@@ -81,7 +81,3 @@ def _watermark_seconds(configuration: Configuration, batch_mode: bool) -> float 
     if batch_mode:
         return None
     return read(configuration, AUTO_WATERMARK_INTERVAL).total_seconds() or None
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text).absolute()

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyspark
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import ConfigurationError, RuntimeSetupError
+from penstock.errors import ConfigurationError, PortInUseError, RuntimeSetupError
 from penstock.spark.gateway import quiet_jvm
 
 logger = logging.getLogger("penstock.spark")
@@ -55,6 +56,17 @@ _REQUIRED = {
     "spark.speculation": "false",
 }
 
+_PORT_IN_USE = re.compile(
+    r"Address already in use: Service '(?P<service>[^']+)' failed after .*"
+    r"\(starting from (?P<port>\d+)\)"
+)
+_PORT_KEYS = {
+    "sparkDriver": "spark.driver.port",
+    "NettyBlockTransferService": "spark.blockManager.port",
+    "SparkUI": "spark.ui.port",
+}
+"""By the name of Spark's service."""
+
 _CONSEQUENCES = {
     "spark.scheduler.mode": "stages may have to wait for each other",
     "spark.stage.maxConsecutiveAttempts": "a nondeterministic DataFrame source that loses its "
@@ -67,7 +79,7 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
 
     Raises:
         RuntimeSetupError: Java or pyspark is missing or has the wrong version.
-        ConfigurationError: a setting would break exactly-once.
+        ConfigurationError: a setting would break exactly-once, or names a port that is in use.
     """
     check_pyspark(pyspark.__version__)
     _check_required(settings)
@@ -90,7 +102,25 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with quiet_jvm(chosen):
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except (Py4JNetworkError, ConnectionError) as error:
+            message = (
+                "Spark's JVM ended while it was starting: set spark.log.level to WARN to see why; "
+                "one reason is a spark.ui.port that is in use"
+            )
+            raise RuntimeSetupError(message) from error
+        except Py4JError as error:
+            if (port := port_in_use(str(error))) is not None:
+                raise port from error
+            raise
+
+
+def port_in_use(text: str) -> PortInUseError | None:
+    """Return the error for a Java exception about a port in use, None for any other."""
+    found = _PORT_IN_USE.search(text)
+    key = None if found is None else _PORT_KEYS.get(found["service"].rpartition(".")[2])
+    return None if found is None or key is None else PortInUseError(key, int(found["port"]))
 
 
 def channel_dataframe(rows: pa.Table, spark: SparkSession | None) -> DataFrame:

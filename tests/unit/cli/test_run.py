@@ -13,6 +13,7 @@ import pytest
 
 from penstock.cli.commands.run import child_command
 from penstock.common.config.configuration_file import global_configuration
+from penstock.common.pyflink.import_alias import PyFlinkImportAlias
 from tests.unit.cli.job_fixtures import (
     COUNT,
     end,
@@ -123,6 +124,65 @@ def test_an_error_of_penstock_is_one_sentence(tmp_path: Path) -> None:
     result = penstock("run", write(tmp_path, no_sink))
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "Error: no sink" in result.stderr
+
+
+UNEXECUTED = """
+from penstock.datastream import StreamExecutionEnvironment
+import sys
+
+def main():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1]).print()
+    env.get_execution_plan()
+
+main()
+sys.exit({code})
+"""
+
+
+@pytest.mark.parametrize("code", ["", "0", "None"])
+def test_a_program_that_never_executes_its_job_gets_a_warning(tmp_path: Path, code: str) -> None:
+    job = write(tmp_path, UNEXECUTED.format(code=code))
+    result = penstock("run", job)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        f"WARNING The program ends without executing the job that ends at {job}:7: add the line "
+        "env.execute() after it\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["import penstock.datastream\n", UNEXECUTED.format(code="3")])
+def test_a_program_without_a_job_or_with_an_error_of_its_own_gets_none(
+    tmp_path: Path, text: str
+) -> None:
+    assert "WARNING" not in penstock("run", write(tmp_path, text)).stderr
+
+
+def test_a_program_that_executes_its_job_gets_none(tmp_path: Path) -> None:
+    text = FAILING.replace('"two"', '"2"')
+    result = penstock("run", write(tmp_path, text))
+    assert result.exit_code == 0
+    assert "without executing" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize("module", ["pyflink", "pyflink.datastream"])
+def test_an_import_of_pyflink_that_fails_names_the_option(
+    tmp_path: Path, module: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [f for f in sys.meta_path if not isinstance(f, PyFlinkImportAlias)]
+    monkeypatch.setattr(sys, "meta_path", others)
+    for name in [m for m in sys.modules if m.split(".")[0] == "pyflink"]:
+        monkeypatch.delitem(sys.modules, name)
+    result = penstock(command, write(tmp_path, f"import {module}\n"))
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "imports pyflink, which is not installed here: run it with --pyflink" in result.stderr
+
+
+def test_another_module_that_is_missing_is_shown_by_its_line(tmp_path: Path) -> None:
+    result = penstock("run", write(tmp_path, "import no_such_module\n"))
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in result.stderr
+    assert "--pyflink" not in result.stderr
 
 
 def test_a_wrong_setting_inside_a_program_is_a_configuration_error(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import shutil
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import JobAlreadyRunningError, UnwritablePathError
+from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.job.launch import _launched
 from tests.unit.job.counting import Program, idle_after, launched, wait_for_records
 
@@ -60,7 +61,26 @@ def test_a_copy_of_a_running_jobs_directory_leaves_the_job_alone(tmp_path: Path)
 
 def test_a_work_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "work").write_text("in the way")
-    with pytest.raises(UnwritablePathError, match="work"):
+    with pytest.raises(UnusableDirectoryError, match=r"work.*or set penstock.work-dir to another"):
+        working_in(tmp_path).run()
+
+
+def test_a_checkpoint_directory_that_cannot_be_used_is_named_with_its_key(tmp_path: Path) -> None:
+    program = working_in(tmp_path)
+    program.directory = "in the way/below"
+    (tmp_path / "in the way").write_text("")
+    with pytest.raises(UnusableDirectoryError, match=r"Not a .* set execution\.checkpointing"):
+        program.run()
+
+
+def test_a_checkpoint_directory_that_is_read_only_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(**_: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("penstock.job.launch.tempfile.TemporaryFile", read_only)
+    with pytest.raises(UnusableDirectoryError, match=r"Read-only .* set execution\.checkpointing"):
         working_in(tmp_path).run()
 
 

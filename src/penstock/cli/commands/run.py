@@ -15,7 +15,13 @@ import click
 from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode
 from penstock.cli.options import overrides_of, settings_options
-from penstock.cli.program import penstock_logs, pyflink_option, run_program, user_traceback
+from penstock.cli.program import (
+    penstock_logs,
+    pyflink_option,
+    run_program,
+    user_traceback,
+    warning_about_forgotten_execute,
+)
 from penstock.common.config.checkpoint_options import (
     CLAIM_MODE,
     FRESH,
@@ -125,7 +131,7 @@ def _run_here(job: Path, args: tuple[str, ...], overrides: Configuration) -> int
     set_global_overrides(overrides.to_dict())
     with _sigterm_as_ctrl_c() as terminated, penstock_logs():
         try:
-            with reporting_results():
+            with reporting_results(), warning_about_forgotten_execute():
                 run_program(job, args)
         except KeyboardInterrupt:
             return ExitCode.TERMINATED if terminated.is_set() else ExitCode.INTERRUPTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from penstock.common.config import (
@@ -15,6 +16,8 @@ from penstock.common.config import (
 )
 from penstock.common.config.flink_keys import FLINK_KEYS, is_flink_key
 from penstock.common.config.option_kinds import (
+    HOST_PATH,
+    LOCAL_PATH,
     MEMORY_SIZE,
     POSITIVE_DURATION,
     POSITIVE_INTEGER,
@@ -113,15 +116,15 @@ CHANNEL_MAX_MICRO_BATCHES = ConfigOption(
     "Maximum number of its consumer's micro-batches in flight on one channel: more absorb longer "
     "bursts, but aligned barriers wait for them.",
 )
-WORK_DIR: ConfigOption[str | None] = ConfigOption(
+WORK_DIR: ConfigOption[Path | None] = ConfigOption(
     "penstock.work-dir",
-    STRING,
+    LOCAL_PATH,
     None,
     "Directory shared by driver and executors; a temporary one, removed at the end, if unset.",
 )
-STATE_LOCAL_DIR: ConfigOption[str | None] = ConfigOption(
+STATE_LOCAL_DIR: ConfigOption[Path | None] = ConfigOption(
     "penstock.state.local-dir",
-    STRING,
+    HOST_PATH,
     None,
     "Directory of a host's local copy of the state, unless PENSTOCK_STATE_LOCAL_DIR is set in its "
     "environment. By default hashmap uses /dev/shm if it has enough space; rocksdb, and hashmap "
@@ -139,9 +142,9 @@ SOURCE_POLL_INTERVAL = ConfigOption(
     timedelta(milliseconds=100),
     "How often an idle source is polled.",
 )
-INGESTION_DIR: ConfigOption[str | None] = ConfigOption(
+INGESTION_DIR: ConfigOption[Path | None] = ConfigOption(
     "penstock.ingestion.dir",
-    STRING,
+    LOCAL_PATH,
     None,
     "Directory for records of sources that cannot be replayed; in the work-dir if unset.",
 )

@@ -143,6 +143,10 @@ LOCAL_PATH = OptionKind(
     "such as s3:// are not in this version)",
     _parse_local_path,
 )
+HOST_PATH = OptionKind(
+    "a path on the local disks of a host, plain or as file:// (not s3:// or other object stores)",
+    _parse_local_path,
+)
 DIRECTORY_NAME = _checked(
     "up to 128 letters, digits, '-', '_' and '.', a letter or digit first",
     _parse_text,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.connectors.formats.input_file import FileIdentity
-from penstock.errors import MissingPathError
+from penstock.errors import MissingPathError, RemotePathError
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,8 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     scheme, separator, rest = text.partition(":/")
     if separator and scheme == "file":
         return Path("/" + rest.lstrip("/"))
-    if separator and scheme.isalnum():
-        message = f"files are read and written at local or mounted paths; got {text!r}"
-        raise ValueError(message)
+    if separator and _SCHEME.fullmatch(scheme):
+        raise RemotePathError(text)
     return Path(text).absolute()
 
 

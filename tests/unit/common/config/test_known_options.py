@@ -152,3 +152,20 @@ def test_programs_can_build_options_of_their_own() -> None:
     assert read(Configuration(), option) == 0.5
     assert read(Configuration().set_string("rate", "2"), option) == 2.0
     assert read(Configuration(), ConfigOptions.key("n").int_type().no_default_value()) is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "execution.checkpointing.dir",
+        "execution.checkpointing.savepoint-dir",
+        "execution.state-recovery.path",
+        "penstock.work-dir",
+        "penstock.state.local-dir",
+        "penstock.ingestion.dir",
+    ],
+)
+@pytest.mark.parametrize("path", ["s3a://bucket/there", "s3a:bucket", "hdfs:///there"])
+def test_a_path_in_an_object_store_is_refused_with_its_key(key: str, path: str) -> None:
+    with pytest.raises(OptionValueError, match=f"'{key}' needs a path .*; got '{path}'$"):
+        validate(Configuration.from_dict({key: path}))
