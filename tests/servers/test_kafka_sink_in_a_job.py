@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from penstock.common import Configuration, Types, WatermarkStrategy
 from penstock.common.serialization import SerializationSchema, SimpleStringSchema
@@ -14,9 +16,11 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.base import DeliveryGuarantee
 from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.testing import ScriptedFailures, run_inline
+from penstock.job.launched_job import LaunchedJob
+from penstock.testing import Burst, Idle, ScriptedFailures, ScriptedSource, run_inline
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_sink_case import committed_records, new_topic
+from tests.unit.support import environment, eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -87,3 +91,35 @@ def test_a_fresh_job_of_the_same_name_publishes_again(kafka: KafkaBroker, tmp_pa
         run_job(sink, tmp_path / directory, numbers=1_000)
     found = Counter(int(value) for _, value in committed_records(kafka.bootstrap, topic))
     assert found == dict.fromkeys(range(1_000), 2)
+
+
+def test_a_stop_is_restored_although_its_marker_has_expired(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = new_topic(kafka)
+    sink = sink_on(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
+
+    def launch(script: Sequence[Any], **more: str) -> LaunchedJob:
+        env = environment(1, **{"execution__checkpointing__dir": str(tmp_path), **more})
+        source = ScriptedSource(script, Types.LONG())
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+        numbers.map(str, Types.STRING()).sink_to(sink)
+        job = env._launch("numbers")
+        job.result()
+        return job
+
+    job = launch([Burst(range(50)), Idle()])
+    eventually(lambda: sum(r.records_in for r in job.micro_batches()) >= 50)
+    path = job.stop(str(tmp_path / "savepoints"), drain=False).result(20)
+    assert job.wait_for_end(20)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    groups = [group.group_id for group in admin.list_consumer_groups().result().valid]
+    markers = [group for group in groups if topic in group]
+    assert markers
+    for deleted in admin.delete_consumer_groups(markers).values():
+        deleted.result()
+    again = launch([Burst(range(100))], execution__state_recovery__path=path)
+    assert again.wait_for_end(60)
+    again.raise_failure()
+    found = Counter(int(value) for _, value in committed_records(kafka.bootstrap, topic))
+    assert found == dict.fromkeys(range(100), 1)
