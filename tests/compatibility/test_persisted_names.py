@@ -239,7 +239,7 @@ ARRAYS: list[tuple[Any, list[Any]]] = [
         two_phase_sink._Prepared(CONTEXT, "register", b"c"),
         [["job", "step", "a1", 2, 3, 4, "token"], "register", b"c"],
     ),
-    (collect_sink.Delivery("id", [b"block"], 5), ["id", [b"block"], 5]),
+    (collect_sink.Delivery("id", [b"block"], 5, 6), ["id", [b"block"], 5, 6]),
     (snapshot_files.SnapshotFile("name", 5, 6), ["name", 5, 6]),
     (seen_ids._Encoded(1, [2], b"names", [3.0]), [1, [2], b"names", [3.0]]),
     (IDENTITY, ["id", "group", "topic"]),

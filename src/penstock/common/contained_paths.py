@@ -21,3 +21,17 @@ def path_inside(root: Path, name: str) -> Path:
     if ".." in path.relative_to(root).parts:
         raise UnsafeNameError(name, str(root))
     return path
+
+
+def counterpart(own: Path, name: str, levels: int) -> Path:
+    """Return a directory that a snapshot names and that is to another job what ``own`` is to this.
+
+    It is absolute and has the same last names, this many.
+
+    Raises:
+        UnsafeNameError: it has not.
+    """
+    path = path_inside(Path("/"), name)
+    if not Path(name).is_absolute() or path.parts[-levels:] != own.parts[-levels:]:
+        raise UnsafeNameError(name, "/".join(("*", *own.parts[-levels:])))
+    return path

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,21 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from penstock.common.contained_paths import path_inside
 from penstock.connectors.contracts import sink
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.staging import durable_files
 from penstock.connectors.staging.pickled_values import PickledValuesWriter, unpickle_values
 from penstock.connectors.staging.pre_commits import PreCommits
 from penstock.connectors.staging.staged_output import ImmediatePublisher, load_staged
-from penstock.errors import LostReceiverError, LostStagedFileError
+from penstock.errors import ConnectorError, LostReceiverError
 from penstock.ids import is_no_later
 
 _MAX_INLINE_BYTES = 60 * 1024
 _FILE = ".delivery"
 _RECORD = ".delivered"
+_MAX_FORGOTTEN = 1000
+"""After how many forgotten deliveries a record is written anew without them."""
 
 
 Receive = Callable[[list[Any]], None]
@@ -108,15 +112,15 @@ class _Committer(Committer):
         self._deliveries = deliveries
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
-        delivered = self._receiver.delivered | self._deliveries.recorded()
+        delivered, recorded = self._receiver.delivered, self._deliveries.recorded()
         for request in requests:
             delivery = decode_delivery(request.get_committable())
-            if delivery.id in delivered:
+            if delivery.id in delivered or delivery.id in recorded:
                 request.signal_already_committed()
             else:
                 try:
                     blocks = self._deliveries.load(delivery)
-                except LostStagedFileError as error:
+                except ConnectorError as error:
                     request.signal_failed_with_known_reason(error)
                     continue
                 for block in blocks:
@@ -124,20 +128,33 @@ class _Committer(Committer):
                 # Recorded in memory first: a crash before the durable record ends this program,
                 # and with it everything it was handed.
                 delivered.add(delivery.id)
-                self._receiver.delivered.add(delivery.id)
                 self._deliveries.record(delivery)
             self._deliveries.remove(delivery)
 
+    def discard(self, discarded: Sequence[bytes], retained: Sequence[bytes]) -> None:
+        # No checkpoint that holds them can be restored: they are never committed again.
+        gone = _ids(discarded) - _ids(retained)
+        self._receiver.delivered -= gone
+        self._deliveries.forget(gone)
+
     def sweep(self, keep: Sequence[bytes]) -> None:
-        self._deliveries.sweep(list(map(decode_delivery, keep)))
+        self._deliveries.sweep(_ids(keep))
+
+
+def _ids(committables: Iterable[bytes]) -> set[str]:
+    return {decode_delivery(data).id for data in committables}
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):
-    """A committable: blocks of pickled values, either inline or in a file of this size."""
+    """A committable: blocks of pickled values, inline or in a file of this size and CRC-32.
+
+    The checksum is None if an older version wrote the file.
+    """
 
     id: str
     inline: list[bytes] | None
     size: int
+    crc: int | None = None
 
 
 decode_delivery = msgspec.msgpack.Decoder(Delivery).decode
@@ -150,6 +167,8 @@ class Deliveries:
     def __init__(self, work_dir: Path, attempt: str) -> None:
         self._dir = work_dir
         self._attempt = attempt
+        self._recorded: set[str] | None = None
+        self._forgotten = 0
 
     def prepare(self, blocks: Sequence[bytes]) -> bytes:
         """Make blocks durable, and return the committable that stands for them."""
@@ -160,46 +179,73 @@ class Deliveries:
         durable_files.make_directory(self._dir)
         durable_files.write_file(self._path(name), data)
         durable_files.sync_directory(self._dir)
-        return msgspec.msgpack.encode(Delivery(name, None, len(data)))
+        return msgspec.msgpack.encode(Delivery(name, None, len(data), zlib.crc32(data)))
 
     def load(self, delivery: Delivery) -> list[bytes]:
-        """Return the blocks."""
+        """Return the blocks.
+
+        Raises:
+            ConnectorError: the file is missing or damaged, or its name is not one of a delivery.
+        """
         if delivery.inline is not None:
             return delivery.inline
         path = self._path(delivery.id)
-        durable_files.check_size(path, delivery.size)
+        durable_files.check_content(path, delivery.size, delivery.crc)
         return _decode_blocks(path.read_bytes())
 
     def recorded(self) -> set[str]:
-        """Return the ids of deliveries that this program or an earlier one was handed."""
-        return set().union(*map(_ids_in, self._dir.glob(f"*{_RECORD}")))
+        """Return the ids of deliveries that this program or an earlier one was handed.
+
+        They are read only once: afterwards only this attempt adds to them.
+        """
+        if self._recorded is None:
+            self._recorded = set().union(*map(_ids_in, self._dir.glob(f"*{_RECORD}")))
+        return self._recorded
 
     def record(self, delivery: Delivery) -> None:
         """Record durably that a delivery was handed over."""
         durable_files.make_directory(self._dir)
         # It begins with a line feed, because a power loss may have left half a line.
         line = f"\n{delivery.id}\n".encode()
-        durable_files.write_file(self._dir / f"{self._attempt}{_RECORD}", line, "ab")
+        durable_files.write_file(self._record_path, line, "ab")
+        self.recorded().add(delivery.id)
+
+    def forget(self, ids: set[str]) -> None:
+        """Forget deliveries that are never committed again.
+
+        The record on disk is written anew only now and then, because that takes time.
+        """
+        recorded = self.recorded()
+        self._forgotten += len(recorded & ids)
+        recorded -= ids
+        if self._forgotten >= _MAX_FORGOTTEN:
+            # It may then hold ids of earlier attempts too, which is harmless.
+            durable_files.replace_file(self._record_path, "\n".join(sorted(recorded)).encode())
+            self._forgotten = 0
 
     def remove(self, delivery: Delivery) -> None:
         """Remove the file of a delivery that was handed over."""
         self._path(delivery.id).unlink(missing_ok=True)
 
-    def sweep(self, keep: Sequence[Delivery]) -> None:
-        """Remove files and records of all deliveries except some; those of later attempts stay."""
-        ids = {delivery.id for delivery in keep}
+    def sweep(self, ids: set[str]) -> None:
+        """Remove files and records of all deliveries but these; those of later attempts stay."""
         for path in self._dir.glob(f"*{_FILE}"):
             if path.stem not in ids and self._may_remove(path.stem.partition("-")[0]):
                 path.unlink(missing_ok=True)
         for path in self._dir.glob(f"*{_RECORD}"):
             if self._may_remove(path.stem):
                 _keep_only(path, ids)
+        self._recorded = None
 
     def _may_remove(self, attempt: str) -> bool:
         return is_no_later(attempt, self._attempt)
 
+    @property
+    def _record_path(self) -> Path:
+        return self._dir / f"{self._attempt}{_RECORD}"
+
     def _path(self, name: str) -> Path:
-        return self._dir / f"{name}{_FILE}"
+        return path_inside(self._dir, f"{name}{_FILE}")
 
 
 def _ids_in(record: Path) -> set[str]:

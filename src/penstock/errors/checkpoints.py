@@ -54,17 +54,6 @@ class CorruptMetadataError(PenstockError):
     )
 
 
-class UnsafeNameError(PenstockError):
-    """A snapshot names a file outside of the directory where its files are."""
-
-    name: str
-    root: str
-    template = (
-        "the snapshot names {name!r}, which is not inside {root}: the snapshot is damaged or "
-        "forged; nothing outside was touched: restore another one"
-    )
-
-
 class NotASavepointError(PenstockError):
     """A path that should be a savepoint is not one."""
 

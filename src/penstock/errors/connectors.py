@@ -28,6 +28,17 @@ class LostStagedFileError(ConnectorError):
     )
 
 
+class UnsafeNameError(ConnectorError):
+    """A snapshot names a file outside of the directory where its files are."""
+
+    name: str
+    root: str
+    template = (
+        "the snapshot names {name!r}, which is not inside {root}: the snapshot is damaged or "
+        "forged; nothing outside was touched: restore another one"
+    )
+
+
 class LostReceiverError(ConnectorError):
     """The program that collects a job's output is no longer there to receive it."""
 

@@ -5,9 +5,11 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
+import msgspec
 import pytest
 
-from penstock.connectors.collect_sink import CollectSink
+from penstock.connectors import collect_sink
+from penstock.connectors.collect_sink import CollectSink, Delivery
 from penstock.connectors.contracts.committer import CommitterContext
 from penstock.connectors.contracts.committing import commit_all
 from penstock.connectors.contracts.sink import PublisherContext, Sink, SinkPublisher, WriterContext
@@ -122,3 +124,62 @@ def test_an_incomplete_line_in_the_record_harms_no_other_line(tmp_path: Path) ->
     commit(sink, tmp_path, committables)
     commit(CollectSink(received.extend), tmp_path, committables)
     assert received == [1]
+
+
+def test_records_of_deliveries_are_read_once_and_forgotten_with_their_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect_sink, "_MAX_FORGOTTEN", 10)
+    reads: list[Path] = []
+    ids_in = collect_sink._ids_in
+
+    def counted(path: Path) -> set[str]:
+        reads.append(path)
+        return ids_in(path)
+
+    monkeypatch.setattr(collect_sink, "_ids_in", counted)
+    received: list[Any] = []
+    sink = CollectSink(received.extend)
+    (tmp_path / "a1.delivered").write_text("older\n")
+    publisher = publisher_of(sink, tmp_path, checkpointed=True)
+    committer = sink.committer(CommitterContext("job", "a1", "collect", tmp_path))
+    assert committer is not None
+    savepoint: list[bytes] = []
+    last: list[bytes] = []
+    for checkpoint in range(200):
+        publisher.publish([staged(sink, tmp_path, checkpoint)])
+        committables = publisher.at_barrier(checkpoint, flush=False)().committables
+        commit_all(committer, committables, retries=0, pause=lambda _: None, step="collect")
+        savepoint = savepoint or committables
+        committer.discard(last, [*savepoint, *committables])
+        last = committables
+    assert len(reads) == 1
+    assert len((tmp_path / "a1.delivered").read_text().split()) < 20
+    assert sink._receiver is not None
+    assert len(sink._receiver.delivered) == 2
+    for again in (savepoint, last):
+        commit(sink, tmp_path, again)
+        commit(CollectSink(received.extend), tmp_path, again)
+    assert received == list(range(200))
+
+
+def test_a_delivery_of_the_same_size_but_other_content_is_not_handed_over(tmp_path: Path) -> None:
+    received: list[Any] = []
+    sink = CollectSink(received.extend)
+    publisher = publisher_of(sink, tmp_path, checkpointed=True)
+    publisher.publish([staged(sink, tmp_path, "x" * 1_000_000)])
+    (committable,) = publisher.at_barrier(1, flush=False)().committables
+    (file,) = tmp_path.glob("*.delivery")
+    file.write_bytes(file.read_bytes().replace(b"xx", b"yx", 1))
+    with pytest.raises(CommitFailedError, match="CorruptStagedRecordsError"):
+        commit(sink, tmp_path, [committable])
+    assert received == []
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/secret", "a/../../secret"])
+def test_a_forged_delivery_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret.delivery").write_bytes(b"x")
+    forged = msgspec.msgpack.encode(Delivery(name, None, 1))
+    with pytest.raises(CommitFailedError, match="UnsafeNameError"):
+        commit(CollectSink(print), tmp_path / "work", [forged])
+    assert (tmp_path / "secret.delivery").exists()

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
-from penstock.checkpoint.storage.metadata import CheckpointMetadata
-from penstock.errors import CorruptMetadataError
+from penstock.checkpoint.storage.metadata import LINEAGE, CheckpointMetadata
+from penstock.common.contained_paths import path_inside
+from penstock.errors import CorruptMetadataError, UnsafeNameError
 
 MAGIC = b"PENSTOCKCHK\0"
 VERSION = 1
 _HEAD = struct.Struct(f">{len(MAGIC)}sHQ")
 _CRC = struct.Struct(">I")
+_ANYWHERE = Path("/snapshot")
 
 
 def _decode_version_1(body: bytes) -> CheckpointMetadata:
@@ -66,6 +69,35 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
     if _CRC.unpack_from(data, wanted - _CRC.size)[0] != zlib.crc32(data[: -_CRC.size]):
         raise CorruptMetadataError(path, "its checksum is wrong")
     try:
-        return _DECODERS[version](data[_HEAD.size : -_CRC.size])
+        metadata = _DECODERS[version](data[_HEAD.size : -_CRC.size])
     except msgspec.DecodeError as error:
         raise CorruptMetadataError(path, f"its content cannot be decoded: {error}") from None
+    for name in _names(metadata):
+        _check_name(name, path)
+    return metadata
+
+
+def _names(metadata: CheckpointMetadata) -> Iterator[str]:
+    """Yield all names that become part of a path: each must lead into the directory it is for."""
+    yield metadata.job_id
+    yield metadata.attempt
+    yield metadata.properties.get(LINEAGE, metadata.attempt)
+    for operator in metadata.operators:
+        yield from (file.name for ref in operator.keyed for file in ref.files)
+        yield from (file.path for file in operator.savepoint)
+        entries = (entry for state in operator.in_flight for entry in state.entries)
+        yield from (segment.name for entry in entries for segment in entry)
+        if operator.source is not None and operator.source.files is not None:
+            yield from (file.name for file in operator.source.files.files)
+            # Files of a source may be next to the checkpoint, in the directory of its job.
+            yield operator.source.files.directory.removeprefix("../").lstrip("/")
+
+
+def _check_name(name: str, path: str) -> None:
+    try:
+        if name.startswith("/"):
+            raise UnsafeNameError(name, path)
+        path_inside(_ANYWHERE, name)
+    except UnsafeNameError:
+        reason = f"it names {name!r}, which leads out of its directory"
+        raise CorruptMetadataError(path, reason) from None

@@ -69,7 +69,7 @@ class PartFileCommitter(Committer):
             try:
                 paths = _PartPaths.of(part, self._directory)
                 is_new = _make_visible(part, paths)
-            except (ConnectorError, UnsafeNameError) as error:
+            except ConnectorError as error:
                 request.signal_failed_with_known_reason(error)
                 continue
             except OSError as error:

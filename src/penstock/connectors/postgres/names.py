@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.errors import UnsafeNameError
 from penstock.ids import attempt_number
 
+_GID = re.compile(r"penstock-[0-9a-f]{16}-a[0-9]+-[0-9]+-[0-9]+-")
 _MAX_GID_LENGTH = 199
 _MAX_APPLICATION_NAME_LENGTH = 63
 
@@ -16,6 +19,16 @@ def attempt_number_of(name: str) -> int | None:
     """Return the attempt number in a gid or application name; None if it has none."""
     parts = name.split("-")
     return attempt_number(parts[2]) if len(parts) > 2 and parts[0] == "penstock" else None
+
+
+def check_gid(gid: str) -> None:
+    """Check that a gid which a snapshot names is one that a sink made.
+
+    Raises:
+        UnsafeNameError: it is not; the transaction may be anyone's.
+    """
+    if not _GID.match(gid):
+        raise UnsafeNameError(gid, "the prepared transactions of penstock's sinks")
 
 
 def sink_key_of(gid: str) -> str:

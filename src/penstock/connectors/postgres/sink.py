@@ -98,7 +98,7 @@ class PostgresSink(Sink):
             return None
         database, ledger = self._fenced_database(context)
         staging = StagingDirectory(context.work_dir, context.attempt)
-        return PostgresCommitter(database, ledger, staging)
+        return PostgresCommitter(database, ledger, staging, self._settings.table)
 
     def _fenced_database(
         self, context: PublisherContext | CommitterContext

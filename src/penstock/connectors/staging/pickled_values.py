@@ -14,6 +14,7 @@ import cloudpickle
 
 from penstock.common.typeinfo import PickledBytesTypeInfo
 from penstock.connectors.contracts.sink import SinkWriter, WriterContext
+from penstock.connectors.staging.durable_files import check_content
 from penstock.connectors.staging.staged_output import StagedOutput, stage_bytes
 from penstock.types.coercion import coercion_for
 
@@ -51,7 +52,8 @@ def unpickle_values(data: bytes) -> list[Any]:
 
 def read_values(root: Path, output: StagedOutput, max_chunk: int) -> Iterator[list[Any]]:
     """Yield the values of a staged output in order, in lists of at most this length."""
-    output.check(root)
+    if output.name:
+        check_content(output.path(root), output.size, output.crc)
     with output.path(root).open("rb") if output.name else io.BytesIO(output.data) as stream:
         values: list[Any] = []
         while stream.tell() < output.size:

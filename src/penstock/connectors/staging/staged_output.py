@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
+from penstock.common.contained_paths import path_inside
 from penstock.connectors.contracts.sink import SinkPublisher, WriterContext
 from penstock.connectors.staging.durable_files import check_size
 from penstock.connectors.staging.staging_directory import StagingDirectory
@@ -42,8 +43,12 @@ class StagedOutput(msgspec.Struct, frozen=True, array_like=True):
     crc: int | None = None
 
     def path(self, root: Path) -> Path:
-        """Return where the file is."""
-        return root / self.name
+        """Return where the file is.
+
+        Raises:
+            UnsafeNameError: it is not inside the root.
+        """
+        return path_inside(root, self.name)
 
     def check(self, root: Path) -> None:
         """Raise `LostStagedFileError` if the file is not there in full."""

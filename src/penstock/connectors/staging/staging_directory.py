@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
-from penstock.common.contained_paths import path_inside
+from penstock.common.contained_paths import counterpart, path_inside
 from penstock.connectors.staging.durable_files import sync_files
 from penstock.errors import UnsafeNameError
 from penstock.ids import attempt_number, is_no_later
@@ -90,6 +90,14 @@ class StagingDirectory:
         if not is_staged or step != self.root.name or not Path(name).is_absolute():
             raise UnsafeNameError(name, f"{_HIDDEN}*/{self.root.name}/a*")
         return path, path.parents[3]
+
+    def of_other_job(self, root: str) -> Path:
+        """Return the root of this step's staged files in another job, which a snapshot names.
+
+        Raises:
+            UnsafeNameError: it is not the directory of this step.
+        """
+        return counterpart(self.root, root, levels=1)
 
     def remove(self, paths: Iterable[Path]) -> None:
         """Remove files of this step that no snapshot needs; what fails now is left to `sweep`."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from penstock.common import pickling
+from penstock.common.contained_paths import counterpart
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.contracts.sink import (
     PublisherContext,
@@ -40,7 +40,7 @@ from penstock.connectors.two_phase.transaction_register import (
     TransactionContext,
     TransactionRegister,
 )
-from penstock.errors import AbortedTransactionError
+from penstock.errors import AbortedTransactionError, UnsafeNameError
 
 logger = logging.getLogger("penstock.connectors")
 
@@ -258,8 +258,13 @@ class _Committer(Committer):
         prepared = [_decode_prepared(request.get_committable()) for request in requests]
         # Registered first: after a crash during `commit`, no attempt may abort these any more.
         contexts = [one.context for one in prepared]
-        for register in self._registers_of(prepared):
-            register.commit(contexts)
+        try:
+            for register in self._registers_of(prepared):
+                register.commit(contexts)
+        except UnsafeNameError as error:
+            for request in requests:
+                request.signal_failed_with_known_reason(error)
+            return
         waits = False
         for request, one in zip(requests, prepared, strict=True):
             if waits:
@@ -299,7 +304,8 @@ class _Committer(Committer):
 
     def _registers_of(self, prepared: Sequence[_Prepared]) -> list[TransactionRegister]:
         """Where they may be registered: a job's directory may move, or one is another job's."""
-        places = {self._register.directory, *(Path(one.register) for one in prepared)}
+        own = self._register.directory
+        places = {own, *(counterpart(own, one.register, levels=2) for one in prepared)}
         return [TransactionRegister(place, self._context.attempt) for place in places]
 
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
+from penstock.common.contained_paths import path_inside
 from penstock.connectors.staging.durable_files import (
     make_directory,
     replace_file,
@@ -135,4 +136,4 @@ class TransactionRegister:
         replace_file(self._path(entry.context, phase), _encode(entry))
 
     def _path(self, context: TransactionContext, phase: Phase) -> Path:
-        return self.directory / f"{context._key}{phase.value}"
+        return path_inside(self.directory, f"{context._key}{phase.value}")

@@ -6,8 +6,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from penstock.channel.segment import Segment
 from penstock.checkpoint.storage.metadata import (
+    LINEAGE,
+    ChannelState,
     CheckpointMetadata,
     CommittableState,
     OperatorSnapshot,
@@ -24,8 +28,10 @@ from penstock.checkpoint.storage.metadata_serializer import (
     decode_metadata,
     encode_metadata,
 )
+from penstock.connectors.contracts.snapshot_files import SnapshotFile, SnapshotFiles
 from penstock.errors import CorruptMetadataError
 from penstock.state.backends.refs import FileRef, SstFiles, StateRef
+from penstock.state.savepoint_file import SavepointFile
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 
@@ -207,3 +213,40 @@ def test_version_1_is_read_as_it_was_written() -> None:
     ]
     assert sink.sink.state == [b"unrolled"]
     assert (sink.ended, sink.stats) == (False, [])
+
+
+def forged(name: str) -> dict[str, CheckpointMetadata]:
+    """The sample with a name in each place where a name becomes a path."""
+    file = FileRef(name, 1, 1, 1)
+    segment = Segment(name, 1, [])
+    channel = ChannelState("p", 1, 0, "key_by", 1, "LONG", "a1", 0, 1, [[segment]])
+    saved = SavepointFile("s", "value state", "LONG", 1, 1, 0, name, 1, 1, 1, 0, 1)
+    files = SnapshotFiles("source", [SnapshotFile(name, 1, 1)])
+    operators = {
+        "base": replace(COUNT, keyed=[StateRef(1, file)]),
+        "delta": replace(COUNT, keyed=[StateRef(1, None, (file,))]),
+        "table": replace(COUNT, keyed=[StateRef(1, tables=SstFiles(1, (file,)))]),
+        "segment": replace(COUNT, in_flight=[channel]),
+        "savepoint": replace(COUNT, savepoint=[saved]),
+        "source file": replace(SOURCE, source=SourceState({}, False, files=files)),
+        "source files": replace(
+            SOURCE, source=SourceState({}, False, files=SnapshotFiles(f"../{name}", []))
+        ),
+    }
+    return {
+        "job": replace(SAMPLE, job_id=name),
+        "attempt": replace(SAMPLE, attempt=name),
+        "lineage": replace(SAMPLE, properties={LINEAGE: name}),
+        **{where: replace(SAMPLE, operators=[one]) for where, one in operators.items()},
+    }
+
+
+@pytest.mark.parametrize("where", forged("name"))
+def test_a_name_that_leads_out_of_its_directory_is_refused(where: str) -> None:
+    plain = forged("name")[where]
+    assert decode_metadata(encode_metadata(plain), "/p/_metadata") == plain
+    for name in ("../x", "..", "a/../../x", "/etc/passwd", "/snapshot/x", "x\0"):
+        if name.startswith("/") and where == "source files":
+            continue  # "..//etc/passwd" is below the directory of the job
+        with pytest.raises(CorruptMetadataError, match=r"/p/_metadata.*leads out of its directory"):
+            decode_metadata(encode_metadata(forged(name)[where]), "/p/_metadata")

@@ -51,10 +51,10 @@ def test_deliveries_of_later_attempts_stay(tmp_path: Path) -> None:
     old, new = (decode_delivery(d.prepare([LARGE])) for d in (older, later))
     older.record(old)
     later.record(new)
-    mine.sweep([])
+    mine.sweep(set())
     assert later.load(new) == [LARGE]
     assert mine.recorded() == {new.id}
-    later.sweep([])
+    later.sweep(set())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,5 +66,5 @@ def test_a_record_stays_as_long_as_its_delivery_may_be_committed_again(
     first, second = (decode_delivery(older.prepare([b"x"])) for _ in range(2))
     for delivery in (first, second):
         older.record(delivery)
-    mine.sweep([first] if is_kept else [])
+    mine.sweep({first.id} if is_kept else set())
     assert mine.recorded() == ({first.id} if is_kept else set())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import msgspec
 import pytest
 
 from penstock.common import Configuration, Types, WatermarkStrategy
@@ -18,10 +19,16 @@ from penstock.connectors.two_phase.sink import (
     RetryLater,
     TwoPhaseSink,
 )
+from penstock.connectors.two_phase.sink import _Prepared as Prepared
 from penstock.connectors.two_phase.transaction_register import TransactionContext
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors import NumberSequenceSource
-from penstock.errors import AbortedTransactionError, CommitFailedError, LostStagedFileError
+from penstock.errors import (
+    AbortedTransactionError,
+    CommitFailedError,
+    CorruptStagedRecordsError,
+    LostStagedFileError,
+)
 from penstock.testing import ScriptedFailures, run_inline
 from tests.contracts.sink_harness import Attempt, Case, Killed, files_in
 
@@ -406,3 +413,35 @@ def test_a_job_with_one_function_writes_everything_at_least_once(tmp_path: Path)
     written: list[int] = []
     run_job(AtLeastOnceSink(written.extend), tmp_path)
     assert set(written) == set(range(1, 201))
+
+
+@pytest.mark.parametrize("forges", ["register", "token"])
+def test_a_forged_transaction_is_not_committed_and_removes_no_file(
+    server: Server, attempt: Attempt, tmp_path: Path, forges: str
+) -> None:
+    attempt.publish(["a"], [])
+    (committable,) = attempt.snapshot().committables
+    prepared = msgspec.msgpack.decode(committable, type=Prepared)
+    if forges == "register":
+        forged = msgspec.structs.replace(prepared, register=str(tmp_path))
+    else:
+        context = msgspec.structs.replace(prepared.context, token="../../../secret")
+        forged = msgspec.structs.replace(prepared, context=context)
+    before = files_in(tmp_path)
+    with pytest.raises(CommitFailedError, match="UnsafeNameError") as caught:
+        attempt.commit([msgspec.msgpack.encode(forged)])
+    assert caught.value.kind == "impossible"
+    assert files_in(tmp_path) == before
+    assert server.committed == {}
+
+
+def test_values_that_were_changed_on_the_disk_are_not_written(
+    server: Server, attempt: Attempt, tmp_path: Path
+) -> None:
+    attempt.publish(["x" * 200_000], [])
+    pre_commit = attempt.publisher.at_barrier(1, flush=True)
+    (file,) = [path for path in files_in(tmp_path) if path.suffix == ".values"]
+    file.write_bytes(file.read_bytes().replace(b"xx", b"yx", 1))
+    with pytest.raises(CorruptStagedRecordsError):
+        pre_commit()
+    assert server.prepared == {}

@@ -76,7 +76,8 @@ class KafkaCommittable(msgspec.Struct, frozen=True, array_like=True):
     @property
     def paths(self) -> list[Path]:
         """The staged files."""
-        return [Path(self.root, one.name) for one in self.staged if one.name]
+        root = Path(self.root)
+        return [one.output.path(root) for one in self.staged if one.name]
 
     def moved(self, root: Path) -> KafkaCommittable:
         """Return the same committable with its files below another root."""
@@ -91,7 +92,7 @@ class KafkaCommittable(msgspec.Struct, frozen=True, array_like=True):
         """Yield topics and messages, in order."""
         for one in self.staged:
             if one.name:
-                path = Path(self.root, one.name)
+                path = one.output.path(Path(self.root))
                 with path.open("rb") as file:
                     yield from read_blocks(file, str(path))
             else:

@@ -24,6 +24,7 @@ from penstock.errors import (
     KafkaFencedError,
     KafkaUnreachableError,
     LostKafkaMarkerError,
+    UnsafeNameError,
 )
 
 logger = logging.getLogger("penstock.connectors.kafka")
@@ -82,7 +83,11 @@ class KafkaCommitter(Committer):
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         by_identity: dict[TransactionalIdentity, _Requests] = {}
         for request in requests:
-            part = self._decode(request.get_committable())
+            try:
+                part = self._decode(request.get_committable())
+            except UnsafeNameError as error:
+                request.signal_failed_with_known_reason(error)
+                continue
             by_identity.setdefault(part.identity, []).append((request, part))
         must_wait = False
         for identity, group in by_identity.items():
@@ -118,7 +123,9 @@ class KafkaCommitter(Committer):
     def _decode(self, committable: bytes) -> KafkaCommittable:
         part = decode_committable(committable)
         # This job's directory may have been moved since; another job's is where it was.
-        return part.moved(self._staging.root) if part.identity == self._identity else part
+        is_own = part.identity == self._identity
+        root = self._staging.root if is_own else self._staging.of_other_job(part.root)
+        return part.moved(root)
 
     def _commit(self, producer: TransactionalProducer, requests: _Requests) -> None:
         pending = requests

@@ -20,7 +20,8 @@ class RowBatch(msgspec.Struct, frozen=True, array_like=True):
 class PostgresCommittable(msgspec.Struct, frozen=True, array_like=True):
     """Rows of one subtask that one transaction writes into a table.
 
-    ``target`` is the table's quoted name. ``prepared`` says that a transaction with that gid was
+    ``target`` is the table's quoted name, which is not used any more when it comes from a snapshot.
+    ``prepared`` says that a transaction with that gid was
     prepared. Server and role are those of the committer. Files are relative to ``root``, the
     directory of the job that wrote them.
     """

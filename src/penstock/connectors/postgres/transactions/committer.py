@@ -16,7 +16,8 @@ from penstock.connectors.postgres.database import (
     is_transient,
     server_message,
 )
-from penstock.connectors.postgres.names import quoted_text, sink_key_of
+from penstock.connectors.postgres.names import check_gid, quoted_text, sink_key_of
+from penstock.connectors.postgres.table import describe_table
 from penstock.connectors.postgres.transactions.committable import (
     PostgresCommittable,
     decode_committable,
@@ -35,6 +36,8 @@ from penstock.errors import (
     LostStagedFileError,
     PostgresSetupError,
     RefusedRowsError,
+    UnsafeNameError,
+    UnsuitableTableError,
 )
 
 logger = logging.getLogger("penstock.connectors.postgres")
@@ -46,8 +49,11 @@ _MAX_NAMED = 10
 class PostgresCommitter(Committer):
     """Commits what is prepared; what is not is in the ledger, or loaded from its files."""
 
-    def __init__(self, database: Database, ledger: CommitLedger, staging: StagingDirectory) -> None:
+    def __init__(
+        self, database: Database, ledger: CommitLedger, staging: StagingDirectory, table: str
+    ) -> None:
         self._database = database
+        self._table = table
         self._ledger = ledger
         self._staging = staging
         self._connection = ReusableConnection(database, _PURPOSE, self._on_connect)
@@ -56,8 +62,8 @@ class PostgresCommitter(Committer):
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         committed: list[PostgresCommittable] = []
         for at, request in enumerate(requests):
-            committable = self._decode(request.get_committable())
-            if not self._try_commit(request, committable):
+            committable = self._try_decode(request)
+            if committable is None or not self._try_commit(request, committable):
                 # The rest waits: a later checkpoint must not become visible first.
                 for later in requests[at + 1 :]:
                     later.retry_later()
@@ -68,11 +74,20 @@ class PostgresCommitter(Committer):
         for committable in committed:
             self._staging.remove(committable.paths)
 
+    def _try_decode(self, request: CommitRequest) -> PostgresCommittable | None:
+        try:
+            return self._decode(request.get_committable())
+        except UnsafeNameError as error:
+            request.signal_failed_with_known_reason(error)
+        return None
+
     def _decode(self, data: bytes) -> PostgresCommittable:
         committable = decode_committable(data)
+        check_gid(committable.gid)
         # This job's directory may have been moved since; another job's is where it was.
         is_own = sink_key_of(committable.gid) == self._database.identity.key
-        return committable.moved(self._staging.root) if is_own else committable
+        root = self._staging.root
+        return committable.moved(root if is_own else self._staging.of_other_job(committable.root))
 
     def _try_commit(self, request: CommitRequest, committable: PostgresCommittable) -> bool:
         """Commit and signal the outcome; False unless the rows are visible."""
@@ -84,7 +99,12 @@ class PostgresCommitter(Committer):
             lost = LostPreparedRowsError(committable.gid, committable.table, path)
             lost.__cause__ = error
             request.signal_failed_with_known_reason(lost)
-        except (RefusedRowsError, PostgresSetupError) as error:
+        except (
+            RefusedRowsError,
+            PostgresSetupError,
+            UnsafeNameError,
+            UnsuitableTableError,
+        ) as error:
             request.signal_failed_with_known_reason(error)
         except Exception as error:
             self._connection.discard()
@@ -120,7 +140,17 @@ class PostgresCommitter(Committer):
                 return True
         if self._ledger.contains(connection, gid):
             return False
-        return commit_from_files(connection, self._ledger, committable)
+        return commit_from_files(
+            connection, self._ledger, committable, self._target(connection, committable)
+        )
+
+    def _target(self, connection: Connection, committable: PostgresCommittable) -> str:
+        """Return the quoted name of the sink's table: from the catalog, never from a snapshot."""
+        if committable.table != self._table:
+            reason = f"the snapshot holds rows for table {committable.table!r}"
+            remedy = f"restore it with set_table({committable.table!r}), not {self._table!r}"
+            raise PostgresSetupError(repr(self._database), reason, remedy)
+        return describe_table(connection, self._table).target
 
     def discard(self, discarded: Sequence[bytes], retained: Sequence[bytes]) -> None:
         keep = {decode_committable(data).gid for data in retained}

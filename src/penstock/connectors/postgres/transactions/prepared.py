@@ -48,11 +48,12 @@ def prepare(
 
 
 def commit_from_files(
-    connection: Connection, ledger: CommitLedger, committable: PostgresCommittable
+    connection: Connection, ledger: CommitLedger, committable: PostgresCommittable, target: str
 ) -> bool:
     """Load rows in an ordinary transaction; False if they were committed before.
 
-    The gid is unique in the ledger, so that of two such transactions, or of one and a prepared
+    ``target`` is the table's quoted name: what a snapshot holds is never part of a statement. The
+    gid is unique in the ledger, so that of two such transactions, or of one and a prepared
     one, only one is committed.
     """
     table = committable.table
@@ -61,7 +62,7 @@ def commit_from_files(
         if not ledger.record(connection, committable.gid, committable.rows):
             return False
         with translate_lock_timeout(table):
-            load(connection, committable.target, Path(committable.root), committable.batches)
+            load(connection, target, Path(committable.root), committable.batches)
     return True
 
 

@@ -13,14 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.common.serialization import SerializationSchema, SimpleStringSchema
+from penstock.connectors.contracts.committing import commit_all
 from penstock.connectors.contracts.sink import WriterContext
 from penstock.connectors.kafka.client import KafkaProperties
 from penstock.connectors.kafka.sink.committable import (
     KafkaCommittable,
+    StagedRecords,
     TransactionalIdentity,
     decode_committable,
     decode_staged,
+    encode,
 )
+from penstock.connectors.kafka.sink.committer import KafkaCommitter
 from penstock.connectors.kafka.sink.producer import MessageSender, open_producer
 from penstock.connectors.kafka.sink.publisher import KafkaPublisher
 from penstock.connectors.kafka.sink.record_blocks import RecordBlockBuffer, read_blocks
@@ -28,10 +32,12 @@ from penstock.connectors.kafka.sink.serialization import KafkaRecordSerializatio
 from penstock.connectors.kafka.sink.writer import ExactlyOnceKafkaWriter
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.errors import (
+    CommitFailedError,
     CorruptStagedRecordsError,
     KafkaDeliveryError,
     KafkaRecordError,
     LostStagedFileError,
+    UnsafeNameError,
 )
 
 IDENTITY = TransactionalIdentity("id", "group", "topic")
@@ -268,3 +274,27 @@ def test_a_file_that_changed_before_the_barrier_fails_the_pre_commit(tmp_path: P
     path.write_bytes(b"")
     with pytest.raises(LostStagedFileError):
         parts_of(tmp_path, [entry])
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a1/../../secret"])
+def test_a_forged_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_bytes(b"x")
+    forged = KafkaCommittable(
+        IDENTITY, 1, 1, 0, 1, str(tmp_path / "root"), [StagedRecords(name, 1, 1)]
+    )
+    with pytest.raises(UnsafeNameError):
+        _ = forged.paths
+    with pytest.raises(UnsafeNameError):
+        forged.check_files()
+    with pytest.raises(UnsafeNameError):
+        list(forged.blocks())
+
+
+@pytest.mark.parametrize("root", ["/etc", "step", "/a/../step", ""])
+def test_a_forged_directory_of_another_job_is_refused(tmp_path: Path, root: str) -> None:
+    other = TransactionalIdentity("other", "group", "topic")
+    forged = encode(KafkaCommittable(other, 1, 1, 0, 1, root, [StagedRecords("passwd", 1, 1)]))
+    committer = KafkaCommitter(KafkaProperties(), IDENTITY, staging_in(tmp_path))
+    with pytest.raises(CommitFailedError, match="UnsafeNameError") as caught:
+        commit_all(committer, [forged], retries=0, pause=lambda _: None, step="kafka")
+    assert caught.value.kind == "impossible"

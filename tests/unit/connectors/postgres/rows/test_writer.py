@@ -185,7 +185,8 @@ def test_a_spooled_file_has_a_checksum_too(tmp_path: Path) -> None:
 
 
 def test_committables_without_a_checksum_are_still_read(tmp_path: Path) -> None:
-    path = tmp_path / "elsewhere.rows"
+    path = tmp_path / "work" / "a1" / "0.rows"
+    path.parent.mkdir(parents=True)
     path.write_bytes(b"1\n")
     old = msgspec.msgpack.encode(("gid", "t", "t", [(("a",), 1, [(2, b"", str(path))])], True))
     committable = decode_committable(old).moved(tmp_path / "work")
