@@ -19,6 +19,7 @@ from penstock.checkpoint.storage.metadata import (
     in_flight_file,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.connectors.files.enumerator import count_finished_files
 from penstock.errors import CorruptStateError
 from penstock.ids import OperatorUid
 from penstock.savepoint.read import verify_files
@@ -116,6 +117,8 @@ class OperatorFacts(msgspec.Struct, frozen=True):
     ended: bool
     positions: dict[str, int] | None
     """Of a source, by split."""
+    finished_files: int
+    """Of a file source: the files read to their end that still existed."""
     finished: bool
     """Whether a source has reached its end."""
     committables: int | None
@@ -206,6 +209,9 @@ class _Reader:
             operator,
             backend=operator.backend if operator.keyed or operator.savepoint else None,
             positions=None if source is None else source.positions,
+            finished_files=0
+            if source is None
+            else count_finished_files(source.positions, source.enumerator_state),
             finished=source is not None and source.finished,
             committables=None if sink is None else len(sink.committables),
             subtasks=list(self._subtasks(operator)),

@@ -28,10 +28,14 @@ from penstock.checkpoint.storage.metadata import (
     ChannelStats,
     CheckpointMetadata,
     OperatorSnapshot,
+    SourceState,
     SubtaskStats,
     in_flight_file,
 )
 from penstock.checkpoint.storage.metadata_serializer import encode_metadata
+from penstock.connectors.contracts.source import EnumeratorContext
+from penstock.connectors.files.source import FileSource
+from penstock.connectors.formats.text_lines import StreamFormat
 from tests.unit.cli.job_fixtures import (
     end,
     endless_job,
@@ -446,6 +450,49 @@ def test_damage_to_records_in_flight_is_named(with_records: tuple[Path, Path]) -
     assert "1,500 records" in unread.stdout
     file.unlink()
     assert f"  {file}: it is missing" in penstock("checkpoint", "inspect", checkpoint).stdout
+
+
+def with_positions(directory: Path, positions: dict[str, int], state: bytes = b"") -> Path:
+    """A checkpoint of a source."""
+    source = SourceState(positions, finished=False, enumerator_state=state)
+    operators = [OperatorSnapshot("src", "Source", "source", 2, 128, 1, source=source)]
+    metadata = CheckpointMetadata(
+        "count", "count", "a1", 7, "checkpoint", 1000.0, 1001.0, "0", operators
+    )
+    directory.mkdir()
+    (directory / "_metadata").write_bytes(encode_metadata(metadata))
+    return directory
+
+
+def test_positions_of_many_files_are_summarised(tmp_path: Path) -> None:
+    begun = {f"/in/a-{n:03}": n + 1 for n in range(20)}
+    waiting = {f"/in/b-{n:04}": 0 for n in range(1500)}
+    finished = {f"/in/c-{n}": ~n for n in range(30)}
+    many = with_positions(tmp_path / "chk-7", begun | waiting | finished)
+    lines = penstock("checkpoint", "inspect", many).stdout.splitlines()
+    summary = "  positions  1,520 splits: 1,500 not begun, 20 begun, 30 finished files"
+    first = lines.index(summary)
+    assert lines[first + 1] == "             /in/a-000: 1"
+    assert lines[first + 9] == "             … (all with --json)"
+    assert len(lines) < 25
+    facts = json_of(penstock("checkpoint", "inspect", many, "--json"))
+    assert len(facts["operators"][0]["positions"]) == 1550
+
+
+def test_finished_files_of_a_watched_directory_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for n in range(3):
+        (tmp_path / "in" / str(n)).write_text("x")
+    lines_format = StreamFormat.text_line_format()
+    source = FileSource.for_record_stream_format(lines_format, tmp_path / "in").build()
+    context = EnumeratorContext(1, tmp_path, lambda: 0.0, lambda: None)
+    enumerator = source.enumerator(context)
+    enumerator.start({})
+    enumerator.plan(100)
+    state = enumerator.snapshot_state()
+    few = with_positions(tmp_path / "chk-7", {**enumerator.positions(), "/in/9": 4}, state)
+    shown = penstock("checkpoint", "inspect", few).stdout
+    assert "  positions  /in/9: 4, 3 finished files\n" in shown
 
 
 def test_a_directory_that_is_not_a_snapshot_is_a_usage_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from penstock.cli.snapshot_facts import (
 from penstock.errors.base import plural
 
 _HEADS = ("STATE", "KIND", "TYPE", "SUBTASK", "KEY GROUPS", "ENTRIES", "SIZE")
+_MOST_POSITIONS = 8
 _NUMBERS = ("SUBTASK", "ENTRIES", "SIZE")
 
 
@@ -72,9 +74,7 @@ def _operator(operator: OperatorFacts) -> list[str]:
         f"{operator.max_parallelism}" + (", its input has ended" if operator.ended else ""),
     ]
     if operator.positions is not None:
-        positions = ", ".join(f"{split}: {at}" for split, at in sorted(operator.positions.items()))
-        end = ", finished" if operator.finished else ""
-        lines.append(f"  positions  {positions or 'none'}{end}")
+        lines += _positions(operator, operator.positions)
     if operator.committables is not None:
         lines.append(f"  to commit  {operator.committables}")
     if operator.backend is not None:
@@ -84,6 +84,25 @@ def _operator(operator: OperatorFacts) -> list[str]:
     if rows:
         lines.append(table(rows, _NUMBERS, indent="  "))
     return lines
+
+
+def _positions(operator: OperatorFacts, positions: Mapping[str, int]) -> list[str]:
+    """Return the positions of a source; of many splits, how many there are in which state."""
+    end = ", finished" if operator.finished else ""
+    unfinished = {split: at for split, at in sorted(positions.items()) if at >= 0}
+    begun = [f"{split}: {at}" for split, at in unfinished.items() if at > 0]
+    if len(unfinished) <= _MOST_POSITIONS:
+        shown = ", ".join(f"{split}: {at}" for split, at in unfinished.items())
+        summary, more = [shown] if shown else [], []
+    else:
+        waiting = len(unfinished) - len(begun)
+        summary = [f"{len(unfinished):,} splits: {waiting:,} not begun, {len(begun):,} begun"]
+        more = [f"             {one}" for one in begun[:_MOST_POSITIONS]]
+        if len(begun) > _MOST_POSITIONS:
+            more.append("             … (all with --json)")
+    if operator.finished_files:
+        summary.append(f"{operator.finished_files:,} finished files")
+    return [f"  positions  {', '.join(summary) or 'none'}{end}", *more]
 
 
 def _in_flight(channel: InFlightFacts) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.connectors.contracts import source
 from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
-from penstock.connectors.files.finished_files import FinishedFiles
+from penstock.connectors.files.finished_files import ENTRY_BYTES, FinishedFiles
 from penstock.connectors.files.listing import Listing, list_files
 from penstock.connectors.formats.input_file import FileIdentity
 from penstock.connectors.formats.reader_format import ReaderFormat
@@ -70,6 +70,15 @@ class EnumeratorState(msgspec.Struct, frozen=True):
 
 
 _decode_state = msgspec.msgpack.Decoder(EnumeratorState).decode
+
+
+def count_finished_files(positions: Mapping[str, int], state: bytes) -> int:
+    """Return how many finished files a snapshot of a source holds; 0 for other sources."""
+    with_position = sum(1 for position in positions.values() if position < 0)
+    try:
+        return max(with_position, len(_decode_state(state).finished) // ENTRY_BYTES)
+    except msgspec.DecodeError:
+        return with_position
 
 
 MAX_BYTES = 256 << 20

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 _PATH_BYTES = 12
 _CONTENT_BYTES = 4
-_ENTRY_BYTES = _PATH_BYTES + _CONTENT_BYTES
+ENTRY_BYTES = _PATH_BYTES + _CONTENT_BYTES
 _ANY_CONTENT = bytes(_CONTENT_BYTES)
 """Of a file in a checkpoint of penstock 0.1.0."""
 
@@ -52,8 +52,8 @@ class FinishedFiles:
     def restore(self, snapshot: int, entries: bytes) -> None:
         """Load what a restored snapshot holds."""
         self.snapshots = snapshot + 1
-        for start in range(0, len(entries), _ENTRY_BYTES):
-            entry = entries[start : start + _ENTRY_BYTES]
+        for start in range(0, len(entries), ENTRY_BYTES):
+            entry = entries[start : start + ENTRY_BYTES]
             self._contents[entry[:_PATH_BYTES]] = entry[_PATH_BYTES:]
 
     def restore_path(self, path: str) -> None:

@@ -63,13 +63,13 @@ class AvroReaderFormat(StreamFormat):
         file.check_length(end)
         header = container.read_header(file.buffered, file.path)
         waiting: list[container.Block] = []
+        records = size = 0
         for block in _plain_blocks(file, header, start, end):
             waiting.append(block)
-            records = sum(each.records for each in waiting)
-            size = sum(len(each.data) for each in waiting)
+            records, size = records + block.records, size + len(block.data)
             if records >= _DECODE_RECORDS or size >= _DECODE_BYTES:
                 yield from self._chunks(file.path, header, waiting)
-                waiting = []
+                waiting, records, size = [], 0, 0
         if waiting:
             yield from self._chunks(file.path, header, waiting)
 
