@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -115,7 +117,9 @@ def test_a_job_directory_of_another_user_is_used_as_it_is(
     program = Program(tmp_path)
     program.run()
     program.dir.path.chmod(0o770)
-    monkeypatch.setattr("penstock.job.launch.os.geteuid", lambda: 12345)
+    # Only here: local state is checked against the real user.
+    changed = SimpleNamespace(**{**vars(os), "geteuid": lambda: 12345})
+    monkeypatch.setattr("penstock.job.launch.os", changed)
     program.run()
     assert mode(program.dir.path) == 0o770
 
