@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.text.tolerant_json import representable
 from penstock.common.typeinfo import TypeInformation
 from penstock.errors import DuplicateUidError, InvalidJobError
 from penstock.graph.transformation import (
@@ -94,6 +95,8 @@ def build_job_graph(
 ) -> JobGraph:
     """Build the job graph of everything the sinks depend on.
 
+    Names and uids may come from anywhere, for example from a command line that is not UTF-8.
+
     Raises:
         InvalidJobError: there is nothing to run, or a step's settings contradict each other.
         DuplicateUidError: two steps have the same uid.
@@ -108,7 +111,7 @@ def build_job_graph(
         frozen[t.id] = _freeze(t, uids[t.id], settings, frozen)
     for node in frozen.values():
         _check(node, frozen)
-    return JobGraph(name, tuple(frozen.values()))
+    return JobGraph(representable(name), tuple(frozen.values()))
 
 
 def _topological(sinks: Sequence[Transformation]) -> list[Transformation]:
@@ -138,7 +141,7 @@ def _uids(ordered: Iterable[Transformation], settings: GraphSettings) -> dict[in
             )
             raise InvalidJobError(message)
         if t.uid is not None:
-            uid = t.uid
+            uid = representable(t.uid)
         else:
             signature = (t.kind.value, *(_input_signature(u, uids) for u in t.upstreams))
             ordinals[signature] += 1
@@ -197,7 +200,7 @@ def _freeze(
     return Node(
         id=t.id,
         kind=t.kind,
-        name=t.name,
+        name=representable(t.name),
         uid=uid,
         function=t.function,
         input_type=common_type(t.upstreams),
@@ -210,7 +213,7 @@ def _freeze(
         may_be_followed=not t.disable_chaining,
         call_site=t.call_site,
         broadcast_states=t.broadcast_states,
-        description=t.description,
+        description=None if t.description is None else representable(t.description),
         watermarks=t.watermarks,
         has_time=t.watermarks is not None
         # Spark's plan makes new rows: they do not keep the event time of its input.

@@ -216,3 +216,17 @@ def test_a_path_may_be_plain_or_a_file_uri(spelled: str) -> None:
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_pairs({"execution.checkpointing.dir": "c"}).directory == tmp_path / "c"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "execution.checkpointing.dir",
+        "execution.checkpointing.savepoint-dir",
+        "execution.state-recovery.path",
+    ],
+)
+def test_a_path_that_is_not_utf_8_is_rejected(key: str) -> None:
+    configuration = Configuration().set_string(key, "/data/caf\udce9")
+    with pytest.raises(OptionValueError, match="UTF-8"):
+        read_checkpoint_settings(configuration)

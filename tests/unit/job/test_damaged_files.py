@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.common import Types
 from tests.unit.job.counting import (
     Program,
     die,
@@ -89,6 +90,20 @@ def test_an_argument_that_is_not_utf_8_is_stored_escaped(
     facts = program.dir.read_facts()
     assert facts is not None
     assert facts.args == ["caf\\udce9"]
+
+
+def test_names_that_are_not_utf_8_are_stored_escaped(tmp_path: Path) -> None:
+    program = Program(tmp_path, uid=NOT_UTF8)
+    env = program.environment()
+    numbers = env.from_collection(list(range(100)), Types.LONG()).name(NOT_UTF8)
+    program.count(numbers.set_description(NOT_UTF8))
+    env.execute(NOT_UTF8)
+    assert program.verdict().is_exactly_once
+    facts = program.dir.read_facts()
+    assert facts is not None
+    assert facts.name == "caf\\udce9"
+    assert "caf\\udce9" in [step.name for step in facts.plan]
+    assert "caf\\udce9" in [step.uid for step in facts.plan]
 
 
 INVALID_UTF8 = b'{"name":"\xff","attempt":"\xff","message":"\xff"}\n'

@@ -118,7 +118,10 @@ def _parse_local_path(value: object) -> Path:
         text = unquote(parts.path)
     if not text:
         raise ValueError(value)
-    return Path(text).absolute()
+    path = Path(text).absolute()
+    # Journal and metadata name paths, and are UTF-8; a UnicodeEncodeError is a ValueError.
+    str(path).encode()
+    return path
 
 
 def _parse_memory_size(value: object) -> int:
@@ -139,8 +142,8 @@ POSITIVE_DURATION = _checked(
 )
 NON_NEGATIVE_DURATION = at_least(timedelta(), 'a duration such as "0 ms" or "10 s"')
 LOCAL_PATH = OptionKind(
-    "a path in a file system that driver and executors share, plain or as file:// (object stores "
-    "such as s3:// are not in this version)",
+    "a path in a file system that driver and executors share, in UTF-8, plain or as file:// "
+    "(object stores such as s3:// are not in this version)",
     _parse_local_path,
 )
 HOST_PATH = OptionKind(
