@@ -49,7 +49,7 @@ from penstock.connectors.kafka.source import enumerator as kafka_enumerator
 from penstock.connectors.postgres import names
 from penstock.connectors.postgres.transactions import committable as postgres_committable
 from penstock.connectors.postgres.transactions import ledger
-from penstock.connectors.socket import ingestion_log
+from penstock.connectors.socket import generations, ingestion_log
 from penstock.connectors.staging import staged_output
 from penstock.connectors.two_phase import sink as two_phase_sink
 from penstock.connectors.two_phase import transaction_register
@@ -172,6 +172,9 @@ FIELDS: dict[Any, str] = {
     ),
     manifest.Manifest: "stages",
     acknowledgement_mark.SnapshotPoint: "job attempt position",
+    generations.Generation: "job_instance attempt segments end ended",
+    generations.InheritedSegment: "name first end",
+    generations._File: "generation crc",
     acknowledging_source._State: "cut notes seen",
     kafka_enumerator._State: "stops is_bounded topics",
     file_enumerator.EnumeratorState: "snapshot finished begun roots",
@@ -472,7 +475,7 @@ def test_magic_numbers_stay() -> None:
     assert delta._MAGIC == b"PNSK"
     assert (delta._FORMAT, delta._HEADER.format) == (1, ">4sBxxxQ")
     assert ingestion_log._MAGIC == b"PIL1"
-    assert (ingestion_log._FIELDS.format, ingestion_log._SUFFIX) == ("<4sIIQI", ".segment")
+    assert (ingestion_log._FIELDS.format, generations._SUFFIX) == ("<4sIIQI", ".segment")
     assert (received_log._HEADER.format, received_log._SUFFIX) == ("<IIQI", ".received")
     assert segment._LAYOUT == b"penstock.layout"
 
@@ -600,6 +603,11 @@ def test_what_a_broker_was_told_to_forget_stays(tmp_path: Path) -> None:
     # Before each attempt had a file of its own.
     (tmp_path / "acknowledged-a1.json").rename(tmp_path / "acknowledged.json")
     assert mark.read() == point
+
+
+def test_names_of_files_of_an_ingestion_log_stay(tmp_path: Path) -> None:
+    assert generations.path_of(tmp_path, 3).name == "generation-000000000003.json"
+    assert generations.segment_path(tmp_path, 70, 3).name == "00000000000000000070.3.segment"
 
 
 def test_where_an_at_most_once_job_has_read_to_stays(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ class CorruptIngestionLogError(ConnectorError):
 
 
 class LockedIngestionLogError(ConnectorError):
-    """Another process, or another attempt of the job, still writes an ingestion log."""
+    """Another job has an ingestion log open; a later attempt of the same job takes it over."""
 
     path: str
     template = "ingestion log {path} is in use; stop the job that writes it first"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from penstock.task.messages import Instruction
 from tests.unit.job.counting import (
     Program,
     bursts,
+    checkpoint,
     counted,
     die,
     idle_after,
@@ -164,3 +166,31 @@ def test_a_driver_that_was_replaced_writes_no_history(tmp_path: Path) -> None:
     with pytest.raises(FencedError):
         job.result().result(60)
     assert program.history().exceptions() == []
+
+
+def test_a_socket_job_whose_driver_hangs_is_continued_by_another_driver(tmp_path: Path) -> None:
+    program = Program(tmp_path, interval="1 h")
+
+    def start(interval: str) -> tuple[LaunchedJob, socket.socket]:
+        program.interval = interval
+        env = program.environment()
+        lines = env.socket_text_stream("127.0.0.1", server.getsockname()[1]).uid("lines")
+        lines.sink_to(program.sink()).uid("files")
+        job = env._launch("lines")
+        job.result()
+        launched.append(job)
+        return job, server.accept()[0]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hung, first = start("1 h")
+        with first:
+            first.sendall(b"1\n2\n")
+            eventually(lambda: sum(r.records_in for r in hung.micro_batches()) >= 2)
+            checkpoint(hung)
+            launch._launched.clear()
+            job, second = start("20 ms")
+            first.sendall(b"of a zombie\n" * 5)
+            with second:
+                second.sendall(b"3\n4\n")
+            job.result().result(60)
+    assert sorted(program.lines()) == ["1", "2", "3", "4"]

@@ -93,7 +93,8 @@ class EnumeratorContext:
     any thread, and superfluous calls are harmless. ``attempt`` is unique within ``job``;
     `penstock.ids.attempt_number` orders attempts. ``checkpointed`` is False in a job without
     checkpoints. ``lineage`` is the same in all attempts that resume from one another, and different
-    in every job that starts without restored state, whatever its name. ``check_owner`` raises
+    in every job that starts without restored state, whatever its name. ``job_instance`` tells jobs
+    of the same name apart: only attempts of one instance can be compared. ``check_owner`` raises
     `FencedError` if another driver has taken the job: a thread of the enumerator calls it before it
     changes anything outside, for example commits an offset. With
     ``complete_positions`` (at-most-once) a restored job may get newer positions than state:
@@ -110,6 +111,7 @@ class EnumeratorContext:
     lineage: str = ""
     check_owner: Callable[[], None] = _owns_job
     complete_positions: bool = False
+    job_instance: str = ""
 
 
 class SourceEnumerator(ABC):

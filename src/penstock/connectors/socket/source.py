@@ -22,6 +22,7 @@ from penstock.connectors.contracts.source import (
     SplitRange,
 )
 from penstock.connectors.indexed_sources import divide_range
+from penstock.connectors.socket.generations import Owner
 from penstock.connectors.socket.ingestion_log import IngestionLog, read_log
 from penstock.errors import CorruptIngestionLogError, InvalidJobError, SocketConnectionError
 
@@ -85,7 +86,8 @@ class _Enumerator(SourceEnumerator):
         self._context = context
         self._settings = settings
         self._directory = context.work_dir / "ingestion-log"
-        self._log = IngestionLog(self._directory)
+        owner = Owner(context.job, context.job_instance, context.attempt)
+        self._log = IngestionLog(self._directory, owner)
         self._next = 0
         self._receiver: _Receiver | None = None
 
@@ -102,7 +104,7 @@ class _Enumerator(SourceEnumerator):
             start, self._next = self._next, end
             if self._receiver is not None:
                 self._receiver.planned = end
-            return divide_range(str(self._directory), start, end, self._context.parallelism)
+            return divide_range(str(self._log.path), start, end, self._context.parallelism)
         if self._receiver is not None and self._receiver.error is not None:
             raise self._receiver.error
         return []

@@ -73,6 +73,7 @@ def _open_source(context: AttemptContext, stage: Stage) -> SourceInput:
             lineage=f"{layout.job_instance} {layout.lineage}",
             check_owner=context.check_owner,
             complete_positions=job.checkpoints.mode is Guarantee.AT_MOST_ONCE,
+            job_instance=layout.job_instance,
         )
     )
     progress = None

@@ -4,17 +4,24 @@ import os
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.connectors.socket import generations
+from penstock.connectors.socket.generations import Owner
 from penstock.connectors.socket.ingestion_log import IngestionLog, read_log
-from penstock.errors import CorruptIngestionLogError, LockedIngestionLogError
+from penstock.errors import CorruptIngestionLogError, FencedError, LockedIngestionLogError
+from tests.unit.support import eventually
+
+FIRST, SECOND, THIRD = (Owner("job", "instance", f"a{n}") for n in (1, 2, 3))
 
 
 def lines_of(directory: Path, start: int, end: int) -> list[str]:
-    return list(itertools.chain.from_iterable(read_log(directory, start, end)))
+    path = generations.path_of(directory, generations.newest(directory))
+    return list(itertools.chain.from_iterable(read_log(path, start, end)))
 
 
 def numbered(start: int, end: int) -> list[str]:
@@ -36,7 +43,7 @@ def make(directory: Path, end: int, *, segment_blocks: int = 4) -> list[Path]:
 
 def test_a_log_that_cannot_be_closed_on_a_full_disk_may_be_opened_again(tmp_path: Path) -> None:
     log = IngestionLog(tmp_path)
-    segment = tmp_path / f"{0:020d}.segment"
+    segment = generations.segment_path(tmp_path, 0, 1)
     segment.symlink_to("/dev/full")
     for write in (lambda: log.append([b"x"]), log.close):
         with pytest.raises(OSError, match="No space left"):
@@ -87,26 +94,135 @@ def test_empty_lines_and_invalid_utf8_are_kept(tmp_path: Path) -> None:
     assert lines_of(tmp_path, 0, 4) == ["", "", "", "a\ufffd"]
 
 
-def test_a_log_has_one_owner(tmp_path: Path) -> None:
-    log = IngestionLog(tmp_path)
-    with pytest.raises(LockedIngestionLogError, match="is in use"):
-        IngestionLog(tmp_path)
+def test_a_log_is_open_in_one_job_only(tmp_path: Path) -> None:
+    log = IngestionLog(tmp_path, FIRST)
+    for other in (None, Owner("job", "another instance", "a9")):
+        with pytest.raises(LockedIngestionLogError, match="is in use"):
+            IngestionLog(tmp_path, other)
     log.close()
     IngestionLog(tmp_path).close()
 
 
+def test_a_later_attempt_takes_the_log_over_from_one_that_hangs(tmp_path: Path) -> None:
+    hung = IngestionLog(tmp_path, FIRST, segment_blocks=4)
+    fill(hung, 40)
+    log = IngestionLog(tmp_path, SECOND)
+    assert (log.begin, log.end) == (0, 40)
+    # It wakes up, appends to the segment it has open and to new ones, and even ends the log.
+    hung.append([b"of a zombie"] * 3)
+    fill(log, 60)
+    for _ in range(9):
+        hung.append([b"of a zombie"])
+    hung.append_end()
+    hung.trim(30)
+    hung.close()
+    assert lines_of(tmp_path, 30, 60) == numbered(30, 60)
+    log.close()
+    log = IngestionLog(tmp_path, THIRD)
+    assert (log.end, log.ended) == (60, False)
+    assert lines_of(tmp_path, 30, 60) == numbered(30, 60)
+    log.close()
+
+
+def test_what_a_zombie_appends_is_not_mixed_with_a_successor_that_has_not_appended_yet(
+    tmp_path: Path,
+) -> None:
+    logs = [IngestionLog(tmp_path, FIRST)]
+    fill(logs[0], 10)
+    logs.append(IngestionLog(tmp_path, SECOND))
+    logs[0].append([b"of a zombie"] * 5)
+    # The second one has received nothing, and sleeps while the third one continues.
+    logs.append(IngestionLog(tmp_path, THIRD))
+    assert logs[2].end == 10
+    fill(logs[2], 20)
+    logs[1].append([b"of a zombie"] * 15)
+    assert lines_of(tmp_path, 0, 20) == numbered(0, 20)
+    for log in logs:
+        log.close()
+    log = IngestionLog(tmp_path)
+    assert lines_of(tmp_path, 0, log.end) == numbered(0, 20)
+    log.close()
+
+
+def test_an_attempt_that_was_replaced_before_it_opened_the_log_is_fenced(tmp_path: Path) -> None:
+    log = IngestionLog(tmp_path, SECOND)
+    fill(log, 10)
+    with pytest.raises(FencedError, match="a2"):
+        IngestionLog(tmp_path, FIRST)
+    log.close()
+    with pytest.raises(FencedError, match="a2"):
+        IngestionLog(tmp_path, FIRST)
+
+
+def test_of_two_drivers_that_open_a_log_at_once_the_later_attempt_continues_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, 10)
+    create = generations.create
+
+    def slow(*args: Any) -> Any:
+        """The other one opens the log, and is followed by another attempt, which cleans up."""
+        monkeypatch.undo()
+        IngestionLog(tmp_path, SECOND).close()
+        fill(log := IngestionLog(tmp_path, THIRD), 20)
+        log.close()
+        return create(*args)
+
+    monkeypatch.setattr(generations, "create", slow)
+    with pytest.raises(FencedError, match="a3"):
+        IngestionLog(tmp_path, FIRST)
+    assert lines_of(tmp_path, 0, 20) == numbered(0, 20)
+
+
+def test_a_log_of_a_version_without_generations_is_continued(tmp_path: Path) -> None:
+    for segment in make(tmp_path, 50):
+        segment.rename(tmp_path / segment.name.replace(".1.", "."))
+    generations.path_of(tmp_path, 1).unlink()
+    (tmp_path / "lock").touch()
+    log = IngestionLog(tmp_path, FIRST)
+    assert log.end == 50
+    fill(log, 60)
+    assert lines_of(tmp_path, 0, 60) == numbered(0, 60)
+    log.trim(30)
+    assert (log.begin, lines_of(tmp_path, 30, 60)) == (28, numbered(30, 60))
+    log.close()
+
+
+def test_files_of_older_generations_do_not_pile_up(tmp_path: Path) -> None:
+    for attempt in range(1, 10):
+        log = IngestionLog(tmp_path, Owner("job", "instance", f"a{attempt}"))
+        fill(log, attempt * 5)
+        log.trim(log.end)
+        log.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_changed_byte_in_the_list_of_segments_is_an_error(
+    sound: list[Path], data: st.DataObject
+) -> None:
+    path = generations.path_of(sound[0].parent, 1)
+    before = path.read_bytes()
+    content = bytearray(before)
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    try:
+        with pytest.raises(CorruptIngestionLogError):
+            IngestionLog(path.parent)
+    finally:
+        path.write_bytes(before)
+
+
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_an_incomplete_last_block_is_truncated_wherever_it_ends(
+def test_an_incomplete_last_block_is_ignored_wherever_it_ends(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     directory = tmp_path_factory.mktemp("torn")
-    *_, last = make(directory, 40)
-    size_before = last.stat().st_size
-    make(directory, 45)
-    *_, newest = sorted(directory.glob("*.segment"))
-    begin = size_before if newest == last else 0
-    os.truncate(newest, data.draw(st.integers(begin, newest.stat().st_size - 1)))
+    make(directory, 40)
+    *_, newest = make(directory, 45)
+    os.truncate(newest, data.draw(st.integers(0, newest.stat().st_size - 1)))
     log = IngestionLog(directory)
     assert log.end == 40
     fill(log, 60)
@@ -114,7 +230,7 @@ def test_an_incomplete_last_block_is_truncated_wherever_it_ends(
     assert lines_of(directory, 0, 60) == numbered(0, 60)
 
 
-def test_truncating_an_incomplete_block_is_logged(
+def test_ignoring_an_incomplete_block_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (segment,) = make(tmp_path, 20)
@@ -205,6 +321,42 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, seed: int) -> Non
         assert log.end >= acknowledged
         assert lines_of(tmp_path, 0, log.end) == numbered(0, log.end)
         log.close()
+
+
+@pytest.mark.crash
+def test_a_log_whose_writer_is_suspended_is_taken_over_and_stays_whole(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            log = IngestionLog(tmp_path, FIRST, segment_blocks=3)
+            while True:
+                fill(log, log.end + 50)
+                os.write(writing, b"x" if log.end == 50 else b"")
+        finally:
+            os._exit(1)
+    try:
+        os.read(reading, 1)
+        os.kill(child, signal.SIGSTOP)
+        os.waitpid(child, os.WUNTRACED)
+        log = IngestionLog(tmp_path, SECOND)
+        taken_over = log.end
+        assert taken_over >= 50
+        before = _bytes_in(tmp_path, generation=1)
+        os.kill(child, signal.SIGCONT)
+        eventually(lambda: _bytes_in(tmp_path, generation=1) > before)
+        for _ in range(20):
+            log.append([b"of the successor"])
+        assert lines_of(tmp_path, 0, taken_over) == numbered(0, taken_over)
+        assert lines_of(tmp_path, taken_over, log.end) == ["of the successor"] * 20
+        log.close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _bytes_in(directory: Path, generation: int) -> int:
+    return sum(path.stat().st_size for path in directory.glob(f"*.{generation}.segment"))
 
 
 def _killed_writer(directory: Path, random_source: random.Random) -> int:
