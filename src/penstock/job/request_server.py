@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.errors import FencedError, PenstockError
+from penstock.errors.base import message_of
 from penstock.recovery import control
 from penstock.recovery.lease import Lease
+from penstock.redaction import redact
 
 if TYPE_CHECKING:
     from penstock.job.job_run import JobRun
@@ -110,7 +112,7 @@ class RequestServer:
         except Exception as error:
             if not isinstance(error, PenstockError):
                 logger.warning("Request %s to this job failed", request, exc_info=True)
-            self._reply(id_, control.Answer(False, str(error)))
+            self._reply(id_, _failed(error))
             return
         done.add_done_callback(lambda result: self._reply(id_, _answer(result)))
 
@@ -128,13 +130,18 @@ class RequestServer:
             self._control.reply(id_, answer)
         except FencedError as error:
             logger.warning("A request to this job is not answered: %s", error)
-        except OSError as error:
+        except Exception as error:
+            # Nothing may end the thread that serves requests, or the job's thread at its end.
             logger.warning("A request to this job cannot be answered: %s", error)
 
 
 def _answer(result: Future[CompletedCheckpoint]) -> control.Answer:
     error = result.exception()
     if error is not None:
-        return control.Answer(False, str(error))
+        return _failed(error)
     completed = result.result()
     return control.Answer(True, str(completed), completed.path)
+
+
+def _failed(error: BaseException) -> control.Answer:
+    return control.Answer(False, redact(message_of(error)))

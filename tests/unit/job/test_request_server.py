@@ -11,6 +11,7 @@ import pytest
 
 from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.errors import CorruptJournalError
 from penstock.ids import JobKey
 from penstock.job.job_run import JobRun
 from penstock.job.request_server import RequestServer
@@ -128,6 +129,45 @@ def test_a_request_is_served_once_however_long_it_takes(job: JobDir) -> None:
     answer = client.answer(asked)
     assert answer is not None
     assert answer.message == "disk \\udc80 full"
+
+
+class BrokenError(Exception):
+    """An exception without a message."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+def test_every_failure_is_answered_without_credentials(job: JobDir) -> None:
+    fake = FakeJob()
+    server = server_of(job, fake)
+    client = Control(job)
+    asked = [client.submit(Savepoint()) for _ in range(2)]
+    server._serve_new()
+    fake.savepoints[0].set_exception(BrokenError())
+    fake.savepoints[1].set_exception(ValueError("cannot reach a://b:s3cret@c"))
+    answers = [client.answer(id_) for id_ in asked]
+    assert [answer and answer.message for answer in answers] == [
+        "BrokenError, whose message raises ZeroDivisionError",
+        "cannot reach a://b:***@c",
+    ]
+
+
+def test_an_answer_that_cannot_be_written_ends_nothing(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        entry, reason = "journal/7", "it is missing"
+        raise CorruptJournalError(entry, reason)
+
+    fake = FakeJob()
+    server = server_of(job, fake)
+    monkeypatch.setattr(Control, "reply", fail)
+    Control(job).submit(Cancel())
+    server._serve_new()
+    assert fake.cancelled.is_set()
+    Control(job).submit(Checkpoint())
+    server.close()
 
 
 def test_a_request_is_read_once_however_long_it_takes(

@@ -199,6 +199,20 @@ def test_a_driver_that_lost_its_lease_is_told_once_and_fails_every_check(job: Jo
     assert len(lost) == 1
 
 
+def test_a_damaged_lease_of_this_process_is_written_again(job: JobDir) -> None:
+    lease = Lease(job, 0.005)
+    lease.take("a1")
+    for damaged in (
+        job.driver.read_bytes().replace(b'"a1"', b'"a3"'),
+        job.driver.read_bytes().replace(b'"a1"', b'"\xff1"'),
+        b"[" * 100_000,
+    ):
+        job.storage.replace("driver.json", damaged)
+        wait_until(lambda: (owner := read_owner(job)) is not None and owner.attempt == "a1")
+    assert not lease.is_lost
+    lease.release()
+
+
 # -- other processes ----------------------------------------------------------------------------
 
 
