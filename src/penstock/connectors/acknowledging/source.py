@@ -71,12 +71,11 @@ class AcknowledgingSource(Source):
     fail_on_data_loss: bool = True
     """Whether to reject a snapshot that is older than what was acknowledged."""
 
-    settings: InputSettings = DEFAULT_INPUT_SETTINGS
-    """Those of the job."""
+    _input_settings: InputSettings = DEFAULT_INPUT_SETTINGS
 
     def with_settings(self, settings: InputSettings) -> AcknowledgingSource:
         configured = copy.copy(self)
-        configured.settings = settings
+        configured._input_settings = settings
         return configured
 
     @abstractmethod
@@ -152,7 +151,7 @@ class _Enumerator(SourceEnumerator):
         self._check_mark()
         logs = self._directory / "received"
         self._remove_older(logs)
-        log = self._log = ReceivedLog(logs / self._context.attempt, self._source.settings)
+        log = self._log = ReceivedLog(logs / self._context.attempt, self._source._input_settings)
         limit = self._source.max_unacknowledged
         notes = {} if self._restored is None else self._restored.notes
         receiver = self._receiver = self._source.receiver(

@@ -216,7 +216,7 @@ class FileEnumerator(source.SourceEnumerator):
         change = "" if position < found.size else f"it has {found.size} bytes, {position} were read"
         if self._restored is not None and path in self._restored.begun:
             size, mtime_ns = self._restored.begun[path]
-            change = FileIdentity(found.inode, size, mtime_ns).difference(found)
+            change = FileIdentity(found.inode, size, mtime_ns).difference_of_copy(found)
         if change and not self._files.settings.accepts_changed_files:
             raise ChangedFileError(path, change)
         if change:

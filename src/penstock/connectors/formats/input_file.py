@@ -12,6 +12,9 @@ from typing import BinaryIO, NamedTuple, cast
 from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
 from penstock.errors import ChangedFileError
 
+_TIME_UNITS_NS = (1, 1_000, 1_000_000_000)
+"""Tools and file systems keep modification times with one of these precisions."""
+
 
 class FileIdentity(NamedTuple):
     """What distinguishes the content of a file from any other, without reading it.
@@ -36,6 +39,13 @@ class FileIdentity(NamedTuple):
         if found.mtime_ns != self.mtime_ns:
             return "it was written again, its modification time is another"
         return "another file has its name" if found.inode != self.inode else ""
+
+    def difference_of_copy(self, found: FileIdentity) -> str:
+        """Say the same of a file that may be a copy, with a modification time less exact."""
+        times = {self.mtime_ns - self.mtime_ns % unit for unit in _TIME_UNITS_NS}
+        is_same_time = found.mtime_ns in times
+        mtime_ns = found.mtime_ns if is_same_time else self.mtime_ns
+        return FileIdentity(found.inode, self.size, mtime_ns).difference(found)
 
 
 class InputFile:
