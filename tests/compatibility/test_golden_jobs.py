@@ -106,6 +106,7 @@ def test_a_savepoint_that_was_moved_is_restored_by_another_job(
         RESTORE: str(moved),
         "penstock.job-id": "another",
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "penstock.restore.allow-pickle": "true",
     }
     run = Run(directory, more=True, settings=settings)
     states.build(run).execute("states")

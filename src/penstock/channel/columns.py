@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.common import pickling
 from penstock.common.row import Row, RowKind, rows_of
 from penstock.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from penstock.errors import UnexpectedPickleError
 from penstock.types.arrow import flat_fields, flat_type
 from penstock.types.serializers import edge_serializer_for
 
@@ -72,7 +73,12 @@ def encoder_for(type_info: TypeInformation | None) -> Callable[[Sequence[Any]], 
 def decoder_for(
     type_info: TypeInformation | None,
 ) -> Callable[[RecordLayout, Sequence[pa.Array]], list[Any]]:
-    """Return the function that decodes columns into records."""
+    """Return the function that decodes columns into records.
+
+    It raises UnexpectedPickleError for pickled records of a declared type: this job's own tasks do
+    not write any.
+    """
+    is_declared = not (type_info is None or isinstance(type_info, PickledBytesTypeInfo))
 
     def decode(layout: RecordLayout, columns: Sequence[pa.Array]) -> list[Any]:
         if layout is RecordLayout.SCALAR:
@@ -83,6 +89,8 @@ def decoder_for(
             assert isinstance(type_info, RowTypeInfo)
             return rows_of(type_info.field_names, [c.to_pylist() for c in columns])
         if layout is RecordLayout.PICKLE:
+            if is_declared:
+                raise UnexpectedPickleError(type_info)
             return list(map(pickling.loads, columns[0].to_pylist()))
         return list(map(edge_serializer_for(type_info).decode, columns[0].to_pylist()))
 

@@ -84,6 +84,7 @@ class CheckpointSettings:
     allow_non_restored_state: bool
     committer_retries: int
     accept_duplicates: bool
+    allow_pickle: bool
     heartbeat_interval_s: float
     heartbeat_timeout_s: float
     job_id: str | None
@@ -129,6 +130,7 @@ def read_checkpoint_settings(
         allow_non_restored_state=read(configuration, checkpoints.IGNORE_UNCLAIMED_STATE),
         committer_retries=read(configuration, checkpoints.COMMITTER_RETRIES),
         accept_duplicates=read(configuration, checkpoints.ACCEPT_DUPLICATES),
+        allow_pickle=read(configuration, checkpoints.ALLOW_PICKLE),
         heartbeat_interval_s=seconds(recovery.HEARTBEAT_INTERVAL),
         heartbeat_timeout_s=seconds(recovery.HEARTBEAT_TIMEOUT),
         job_id=read(configuration, checkpoints.JOB_ID),

@@ -14,14 +14,16 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.common.contained_paths import path_inside
+from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts import sink
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.staging import durable_files
-from penstock.connectors.staging.pickled_values import PickledValuesWriter, unpickle_values
 from penstock.connectors.staging.pre_commits import PreCommits
 from penstock.connectors.staging.staged_output import ImmediatePublisher, load_staged
+from penstock.connectors.staging.staged_values import ValuesWriter, decode_values
 from penstock.errors import ConnectorError, LostReceiverError
 from penstock.ids import is_no_later
+from penstock.types.signature import is_pickled
 
 _MAX_INLINE_BYTES = 60 * 1024
 _FILE = ".delivery"
@@ -69,18 +71,23 @@ class CollectSink(sink.Sink):
         self._token = token
         self._receiver = _receivers.get(token)
 
+    def unpickles(self, type_info: TypeInformation | None) -> bool:
+        return is_pickled(type_info)
+
     def writer(self, context: sink.WriterContext) -> sink.SinkWriter:
-        return PickledValuesWriter(context)
+        return ValuesWriter(context)
 
     def publisher(self, context: sink.PublisherContext) -> sink.SinkPublisher:
         receiver = self._receiver_for(context.name)
         if context.checkpointed:
             return _CheckpointedPublisher(Deliveries(context.work_dir, context.attempt))
-        return ImmediatePublisher(lambda data: receiver.receive(unpickle_values(data)))
+        return ImmediatePublisher(
+            lambda data: receiver.receive(decode_values(data, context.type_info))
+        )
 
     def committer(self, context: CommitterContext) -> Committer:
         deliveries = Deliveries(context.work_dir, context.attempt)
-        return _Committer(self._receiver_for(context.name), deliveries)
+        return _Committer(self._receiver_for(context.name), deliveries, context.type_info)
 
     def _receiver_for(self, step: str) -> _Receiver:
         if self._receiver is None:
@@ -107,9 +114,12 @@ class _CheckpointedPublisher(sink.SinkPublisher):
 
 
 class _Committer(Committer):
-    def __init__(self, receiver: _Receiver, deliveries: Deliveries) -> None:
+    def __init__(
+        self, receiver: _Receiver, deliveries: Deliveries, type_info: TypeInformation | None
+    ) -> None:
         self._receiver = receiver
         self._deliveries = deliveries
+        self._type_info = type_info
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         delivered, recorded = self._receiver.delivered, self._deliveries.recorded()
@@ -124,7 +134,7 @@ class _Committer(Committer):
                     request.signal_failed_with_known_reason(error)
                     continue
                 for block in blocks:
-                    self._receiver.receive(unpickle_values(block))
+                    self._receiver.receive(decode_values(block, self._type_info))
                 # Recorded in memory first: a crash before the durable record ends this program,
                 # and with it everything it was handed.
                 delivered.add(delivery.id)
@@ -146,7 +156,7 @@ def _ids(committables: Iterable[bytes]) -> set[str]:
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True):
-    """A committable: blocks of pickled values, inline or in a file of this size and CRC-32.
+    """A committable: blocks of encoded values, inline or in a file of this size and CRC-32.
 
     The checksum is None if an older version wrote the file.
     """

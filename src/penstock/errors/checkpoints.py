@@ -85,6 +85,19 @@ class RestoreMismatchError(PenstockError):
     template = "step {step!r} cannot be restored from {path}: {reason}"
 
 
+class PickledSnapshotError(PenstockError):
+    """A snapshot that is not in the job's own directories contains pickled data."""
+
+    path: str
+    what: tuple[str, ...]
+    is_permanent = True
+    template = (
+        "snapshot {path} is outside of the job's own checkpoint and savepoint directories and "
+        "contains pickled data ({what}), which can run any code when it is loaded; if you trust "
+        "it, restore it with -D penstock.restore.allow-pickle=true"
+    )
+
+
 class BadCheckpointError(PenstockError):
     """The checkpoint to restore is damaged, and no older one can be used safely."""
 

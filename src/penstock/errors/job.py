@@ -5,6 +5,17 @@ from typing import Any
 from penstock.errors.base import MethodCall, PenstockError
 
 
+class UnexpectedPickleError(PenstockError):
+    """Pickled bytes were found where a type is declared; they were not loaded."""
+
+    type_info: object
+    is_permanent = True
+    template = (
+        "a record of the declared type {type_info} is pickled, which this job never does: it was "
+        "not loaded; find out who else writes to the directories of the job"
+    )
+
+
 class TypeMismatchError(PenstockError):
     """A value does not match the type declared for it.
 

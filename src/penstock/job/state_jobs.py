@@ -6,7 +6,7 @@ task runs it again and gives its files new names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from penstock.savepoint.read import entries_of
 from penstock.savepoint.write import write_subtask
 from penstock.state.backends import refs
 from penstock.state.backends.registry import create_state_backend
+from penstock.state.delta import Entry
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.local_dir import AttemptDir
+from penstock.state.merge import reject_pickled
 from penstock.state.savepoint_file import SavepointFile
 
 
@@ -83,6 +85,8 @@ class RestoreWork:
     savepoint: Path | None = None
     files: Sequence[SavepointFile] = ()
     step: str = ""
+    untrusted: str = ""
+    """The path of a snapshot whose pickled values must not be loaded."""
 
 
 def restore(work: RestoreWork, task_attempt: int) -> refs.StateRef:
@@ -91,14 +95,17 @@ def restore(work: RestoreWork, task_attempt: int) -> refs.StateRef:
     backend = create_state_backend(work.backend)
     name = replace(work.name, task_attempt=task_attempt)
 
+    def check(entries: Iterator[Entry]) -> Iterator[Entry]:
+        return reject_pickled(entries, work.untrusted, work.step) if work.untrusted else entries
+
     def restore_at(place: refs.StateLocation) -> refs.StateRef:
         if work.savepoint is not None:
             entries = entries_of(work.savepoint, work.files, work.key_groups, work.step)
-            return backend.load(entries, place, name)
+            return backend.load(check(entries), place, name)
         sources = [
             (create_state_backend(old.backend), old.place.resolve(), old.ref) for old in work.old
         ]
-        return backend.restore(sources, work.key_groups, place, name)
+        return backend.restore(sources, work.key_groups, place, name, check)
 
     # The backend that reads the old state may need a local store, too.
     return work.place.use(restore_at)

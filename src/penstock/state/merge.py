@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import chain
 from operator import itemgetter
 
+from penstock.errors import CorruptStateError, PickledSnapshotError
 from penstock.state.delta import Block, Entry, blocks_of_entries
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.registry.meta_info import (
@@ -19,6 +20,7 @@ from penstock.state.registry.meta_info import (
     table_prefix,
 )
 from penstock.state.registry.migration import merged_registry, rewriters
+from penstock.types.signature import PICKLED
 
 Overlay = dict[bytes, bytes | None]
 
@@ -74,6 +76,27 @@ def merge_key_groups(
         moves = {info.table: registry[name].table for name, info in known.items()}
         streams.append(kept if _in_place(moves) else _moved(kept, moves))
     yield from merge(*streams, key=itemgetter(0))
+
+
+def reject_pickled(entries: Iterator[Entry], snapshot: str, step: str) -> Iterator[Entry]:
+    """Pass on the entries of a whole state, unless some of its values are pickled.
+
+    Raises:
+        PickledSnapshotError: naming the states that are.
+        CorruptStateError: an entry belongs to no registered state: a state that the program
+            declares later could be given its table.
+    """
+    registry, entries = _split_registry(entries)
+    yield from ((registry_key(name), info.encode()) for name, info in sorted(registry.items()))
+    names = {table_prefix(info.table): name for name, info in registry.items()}
+    pickled = {table_prefix(info.table) for info in registry.values() if PICKLED in info.type}
+    for key, value in entries:
+        if key[:2] in pickled:
+            found = sorted(f"state {names[table]!r} of {step!r}" for table in pickled)
+            raise PickledSnapshotError(snapshot, tuple(found))
+        if key[:2] not in names:
+            raise CorruptStateError(snapshot, f"table {key[:2].hex()} of {step!r} is unknown")
+        yield key, value
 
 
 def _present(entries: Iterable[tuple[bytes, bytes | None]]) -> Iterator[Entry]:

@@ -85,6 +85,11 @@ class _Signature(TypeVisitor[str]):
         raise TypeError(message)
 
 
+def is_pickled(type_info: TypeInformation | None) -> bool:
+    """Whether values of a type, or without a declared one, are pickled, as a whole or in part."""
+    return type_info is None or PICKLED in type_signature(type_info)
+
+
 def parse_signature(signature: str) -> TypeInformation:
     """Return the type that has this signature.
 

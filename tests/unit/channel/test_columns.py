@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import math
+import pickle
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.channel.columns import RecordLayout, decoder_for, encoder_for
 from penstock.common import Row, RowKind, Types
 from penstock.common.typeinfo import TypeInformation
-from penstock.errors import TypeMismatchError
+from penstock.errors import TypeMismatchError, UnexpectedPickleError
 
 
 def through(records: list[Any], type_info: TypeInformation | None = None) -> list[Any]:
@@ -174,3 +177,23 @@ def test_a_record_that_does_not_fit_its_type_is_refused(
     with pytest.raises(TypeMismatchError) as caught:
         through([record], type_info)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "type_info",
+    [Types.LONG(), Types.STRING(), Types.TUPLE([Types.LONG()]), Types.LIST(Types.STRING())],
+    ids=repr,
+)
+def test_pickled_records_of_a_declared_type_are_not_loaded(
+    type_info: TypeInformation, tmp_path: Path
+) -> None:
+    class Planted:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "trace",)
+
+    columns = [pa.array([pickle.dumps(Planted())], pa.binary())]
+    with pytest.raises(UnexpectedPickleError, match="declared type"):
+        decoder_for(type_info)(RecordLayout.PICKLE, columns)
+    assert not (tmp_path / "trace").exists()
+    decoder_for(None)(RecordLayout.PICKLE, columns)
+    assert (tmp_path / "trace").exists()

@@ -114,7 +114,8 @@ def test_a_start_tightens_the_mode_of_its_own_job_directory(tmp_path: Path) -> N
 def test_a_job_directory_of_another_user_is_used_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = Program(tmp_path)
+    # Local state directories must belong to the user, which is not so with the id below.
+    program = Program(tmp_path, settings={"state__backend__type": "memory"})
     program.run()
     program.dir.path.chmod(0o770)
     # Only here: local state is checked against the real user.

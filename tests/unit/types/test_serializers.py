@@ -2,8 +2,10 @@ import datetime
 import pickle
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from penstock.common import Row, RowKind, TypeInformation, Types
 from penstock.common.time import Instant
 from penstock.errors import TypeMismatchError
 from penstock.types.serializers import edge_serializer_for, serializer_for
+from penstock.types.signature import is_pickled
 
 ROW = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.LONG()])
 MOMENT = datetime.datetime(2024, 2, 29, 23, 59, 59, 999_999)  # noqa: DTZ001
@@ -143,6 +146,25 @@ def test_typed_values_are_compact_and_not_pickled() -> None:
     assert serializer_for(Types.TUPLE([Types.STRING(), Types.LONG()])).encode(("a", 1)) == (
         b"\x92\xa1a\x01"
     )
+
+
+@pytest.mark.parametrize(
+    "type_info",
+    {type_info: 0 for type_info, _ in ROUND_TRIPS if not is_pickled(type_info)},
+    ids=repr,
+)
+def test_pickled_bytes_are_no_value_of_a_declared_type(
+    type_info: TypeInformation, tmp_path: Path
+) -> None:
+    class Planted:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "trace",)
+
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for value in (Planted(), [Planted()], {"a": Planted()}):
+            with pytest.raises(msgspec.DecodeError):
+                serializer_for(type_info).decode(pickle.dumps(value, protocol))
+    assert not (tmp_path / "trace").exists()
 
 
 def test_untyped_values_are_pickled_in_a_fixed_protocol() -> None:

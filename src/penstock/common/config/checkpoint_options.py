@@ -161,6 +161,13 @@ ACCEPT_DUPLICATES = ConfigOption(
     False,
     "Whether an older checkpoint may be restored although sinks may have committed later output.",
 )
+ALLOW_PICKLE = ConfigOption(
+    "penstock.restore.allow-pickle",
+    BOOLEAN,
+    False,
+    "Whether a snapshot with pickled data, which can run code, may be restored from outside of the "
+    "job's own checkpoint and savepoint directories.",
+)
 FRESH = ConfigOption(
     "penstock.recovery.fresh",
     BOOLEAN,

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.common.typeinfo import TypeInformation
 
 
 class CommitOutcome(Enum):
@@ -88,7 +92,8 @@ class CommitRequest:
 class CommitterContext:
     """What a committer may know about its job and step.
 
-    ``name`` is the step's name; ``work_dir`` and ``job_instance`` are those of its publisher.
+    ``name`` is the step's name; ``work_dir``, ``job_instance`` and ``type_info`` are those of its
+    publisher.
     """
 
     job: str
@@ -96,6 +101,7 @@ class CommitterContext:
     name: str
     work_dir: Path
     job_instance: str = ""
+    type_info: TypeInformation | None = None
 
 
 class Committer(ABC):

@@ -74,7 +74,7 @@ class PublisherContext:
     checkpoints, which has its only barrier at the end of the input. ``restored`` is the
     `SinkSnapshot.state` of the restored checkpoint, in no order, whatever the parallelism was then.
     ``job_instance`` is the same in all attempts of the job, and different in every other job of the
-    same name, elsewhere or deleted before.
+    same name, elsewhere or deleted before. ``type_info`` is the declared type of its values.
     """
 
     parallelism: int
@@ -85,6 +85,7 @@ class PublisherContext:
     checkpointed: bool
     restored: Sequence[bytes] = ()
     job_instance: str = ""
+    type_info: TypeInformation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,10 @@ class Sink(ExplainsMissingMethods, ABC):
 
     can_fail: ClassVar[bool] = True
     """Whether a writer's `write` may raise; if not, the engine need not name the step in errors."""
+
+    def unpickles(self, type_info: TypeInformation | None) -> bool:
+        """Whether it unpickles what it has put into snapshots, for records of this type."""
+        return False
 
     @abstractmethod
     def writer(self, context: WriterContext) -> SinkWriter:

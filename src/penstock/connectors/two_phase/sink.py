@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.common import pickling
 from penstock.common.contained_paths import counterpart
+from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.contracts.sink import (
     PublisherContext,
@@ -22,11 +23,6 @@ from penstock.connectors.contracts.sink import (
     SinkWriter,
     WriterContext,
 )
-from penstock.connectors.staging.pickled_values import (
-    PickledValuesWriter,
-    read_values,
-    unpickle_values,
-)
 from penstock.connectors.staging.pre_commits import PreCommits
 from penstock.connectors.staging.staged_output import (
     ImmediatePublisher,
@@ -34,6 +30,7 @@ from penstock.connectors.staging.staged_output import (
     StagedOutput,
     load_staged,
 )
+from penstock.connectors.staging.staged_values import ValuesWriter, decode_values, read_values
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.connectors.two_phase.transaction_register import (
     Phase,
@@ -94,7 +91,7 @@ class _StagingSink(Sink):
     checks_type = False  # the writer coerces every value itself
 
     def writer(self, context: WriterContext) -> SinkWriter:
-        return PickledValuesWriter(context)
+        return ValuesWriter(context)
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         message = f"step {context.name!r}: this sink only works where it was built"
@@ -141,6 +138,9 @@ class TwoPhaseSink(_StagingSink):
     ) -> None:
         self._functions = _Functions(open, write, prepare, commit, abort)
 
+    def unpickles(self, type_info: TypeInformation | None) -> bool:
+        return True  # its committables
+
     def publisher(self, context: PublisherContext) -> SinkPublisher:
         return _Publisher(self._functions, context)
 
@@ -160,7 +160,7 @@ class AtLeastOnceSink(_StagingSink):
         self._write = write
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
-        return ImmediatePublisher(lambda data: self._write(unpickle_values(data)))
+        return ImmediatePublisher(lambda data: self._write(decode_values(data, context.type_info)))
 
 
 class _Prepared(msgspec.Struct, frozen=True, array_like=True):
@@ -227,7 +227,8 @@ class _Publisher(SinkPublisher):
         transaction = committable = None
         try:
             transaction = self._functions.open(context)
-            for chunk in read_values(self._directory.root, values, _CHUNK_VALUES):
+            type_info = self._context.type_info
+            for chunk in read_values(self._directory.root, values, _CHUNK_VALUES, type_info):
                 self._functions.write(transaction, chunk)
             self._check_is_registered(context)
             committable = pickling.dumps(self._functions.prepare(transaction))

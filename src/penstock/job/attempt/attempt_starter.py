@@ -42,6 +42,7 @@ from penstock.job.attempt.inputs import close_quietly, create_logs
 from penstock.job.context import AttemptContext, JobContext
 from penstock.job.job_store import JobStore
 from penstock.job.reports import ReportListener
+from penstock.job.restore.pickled_data import is_in_own_directory, reject_pickled
 from penstock.job.restore.snapshot_reader import (
     Snapshot,
     is_of_this_job,
@@ -177,7 +178,7 @@ class AttemptStarter:
         start.timer.lap(RecoveryPhase.REDEPLOY)
         plan, snapshot = self._context.plan, None
         if candidate is not None:
-            plan, snapshot = self._match(self._read(candidate, state, start))
+            plan, snapshot = self._match(self._read(candidate, state, start), state)
         start.timer.lap(RecoveryPhase.LOAD_STATE)
         layout = self._layout(state, snapshot, start)
         try:
@@ -210,13 +211,21 @@ class AttemptStarter:
                 verify_snapshot(snapshot)
             return snapshot
 
-    def _match(self, snapshot: Snapshot) -> tuple[Plan, Snapshot]:
+    def _match(self, snapshot: Snapshot, state: JournalState) -> tuple[Plan, Snapshot]:
         """Match operators and channels of the plan with those of a snapshot."""
         metadata, path = snapshot.metadata, str(snapshot.path)
-        allow = self._context.checkpoints.allow_non_restored_state
+        settings = self._context.checkpoints
+        allow = settings.allow_non_restored_state
         plan = match_operators(self._context.plan, metadata, path, allow_non_restored=allow)
         in_flight = match_channels(plan, metadata, path, allow_non_restored=allow)
-        return plan, replace(snapshot, in_flight=in_flight)
+        may_unpickle = settings.allow_pickle or is_in_own_directory(
+            snapshot, self._dir, settings.savepoint_directory, state
+        )
+        snapshot = replace(snapshot, in_flight=in_flight, may_unpickle=may_unpickle)
+        if not may_unpickle:
+            with _detecting_damage():
+                reject_pickled(plan, snapshot)
+        return plan, snapshot
 
     def _layout(
         self, state: JournalState, snapshot: Snapshot | None, start: _Start

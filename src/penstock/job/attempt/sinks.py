@@ -108,7 +108,12 @@ class AttemptSinks:
         layout = self._context.layout
         committer: Committer | None = node.function.committer(
             CommitterContext(
-                layout.job, layout.attempt, node.name, self._work_dir(node), layout.job_instance
+                layout.job,
+                layout.attempt,
+                node.name,
+                self._work_dir(node),
+                layout.job_instance,
+                node.input_type,
             )
         )
         if committer is None and self._restored_committables(node):
@@ -128,6 +133,7 @@ class AttemptSinks:
                 checkpointed=self._context.job.checkpoints.enabled,
                 restored=() if state is None else state.state,
                 job_instance=layout.job_instance,
+                type_info=node.input_type,
             )
         )
         return publisher

@@ -45,6 +45,8 @@ class Snapshot:
     """The checksum of its metadata file."""
     in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
     """Its in-flight data, by the channels of the job that it goes back into."""
+    may_unpickle: bool = True
+    """Whether pickled data in it may be loaded."""
 
     @property
     def shared(self) -> Path:

@@ -169,6 +169,7 @@ class StateRestorer:
                 snapshot.path if old.savepoint else None,
                 old.savepoint,
                 head.name,
+                "" if snapshot.may_unpickle else str(snapshot.path),
             )
             for i, place in enumerate(places)
         ]

@@ -13,7 +13,7 @@ method deletes a shared file: only the driver knows which files are still refere
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -29,7 +29,7 @@ from penstock.state.backends.refs import (
     UnresolvedStateLocation,
 )
 from penstock.state.backends.store import StateStore
-from penstock.state.delta import Delta
+from penstock.state.delta import Delta, Entry
 from penstock.state.files import sync_files, verify_file
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.merge import merge_key_groups
@@ -159,19 +159,26 @@ class StateBackend(ABC):
         key_groups: KeyGroupRange,
         location: StateLocation,
         name: StagedName,
+        check: Callable[[Iterator[Entry]], Iterator[Entry]] = iter,
     ) -> StateRef:
         """Create a new state, at version 0, from a range of key groups of older states.
 
         The sources are only read, each by the backend that wrote it. They are states of one
         operator with disjoint key groups, as its subtasks wrote them; a state name means the same
-        in all of them.
+        in all of them. ``check`` passes the entries on, or raises.
 
         Raises:
             CorruptStateError: if a source is missing, damaged or another file.
         """
         streams = [backend.entries(source, ref) for backend, source, ref in sources]
         entries = merge_key_groups(streams, key_groups, str(location.shared_dir))
-        return self.load(entries, location, name)
+        try:
+            return self.load(check(entries), location, name)
+        finally:
+            # After an error they may still have local stores open.
+            for stream in streams:
+                if isinstance(stream, Generator):
+                    stream.close()
 
     def on_host(self, place: UnresolvedStateLocation, function: Callable[[StateLocation], T]) -> T:
         """Call a function with a location on this host, again with the next one if that is full.
