@@ -6,7 +6,6 @@ themselves, not through it.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import shutil
@@ -16,13 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from penstock.connectors.staging.durable_files import make_directory, sync_directory
+from penstock.connectors.staging.durable_files import (
+    make_directory,
+    rename_if_absent,
+    sync_directory,
+)
 
 _STAGED = ".staged-"
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems without hard links."""
-_AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
 
 
 class Storage(ABC):
@@ -166,24 +167,7 @@ def _name_if_absent(staged: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _rename_if_absent(staged, target)
-
-
-def _rename_if_absent(source: Path, target: Path) -> None:
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    number = errno.ENOSYS
-    if rename is not None:
-        paths = _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target)
-        if rename(*paths, _RENAME_NOREPLACE) == 0:
-            return
-        number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOSYS):
-        message = (
-            "the file system has neither hard links nor renameat2(RENAME_NOREPLACE), so two "
-            "drivers could overwrite each other's files; choose another directory"
-        )
-        raise OSError(errno.EOPNOTSUPP, message, str(target))
-    raise OSError(number, os.strerror(number), str(target))
+        rename_if_absent(staged, target)
 
 
 def _has_content(path: Path, data: bytes) -> bool:

@@ -6,6 +6,7 @@ crash-critical file operations of the connectors are in this module.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -16,6 +17,8 @@ from pathlib import Path
 from penstock.errors import CorruptStagedRecordsError, LostStagedFileError
 
 _BLOCK_BYTES = 1 << 20
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 """Errors of file systems without hard links, without more links to a file, or across devices."""
@@ -121,8 +124,39 @@ def give_final_name(hidden: Path, final: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # Without links only a rename is atomic. No other process creates files of this name, so
-        # none can appear between the check and the rename.
+        _rename_to_final_name(hidden, final)
+
+
+def _rename_to_final_name(hidden: Path, final: Path) -> None:
+    try:
+        rename_if_absent(hidden, final)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        # No other process creates files of this name, so none can appear after the check.
         if final.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(final)) from error
         hidden.rename(final)
+
+
+def rename_if_absent(source: Path, target: Path) -> None:
+    """Rename a file, never in place of another one; Python has no call for this.
+
+    Raises:
+        FileExistsError: the new name is taken.
+        OSError: with EOPNOTSUPP, the file system cannot do this.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    number = errno.ENOSYS
+    if rename is not None:
+        paths = _AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target)
+        if rename(*paths, _RENAME_NOREPLACE) == 0:
+            return
+        number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS):
+        message = (
+            "the file system has neither hard links nor renameat2(RENAME_NOREPLACE), so two "
+            "drivers could overwrite each other's files; choose another directory"
+        )
+        raise OSError(errno.EOPNOTSUPP, message, str(target))
+    raise OSError(number, os.strerror(number), str(target))

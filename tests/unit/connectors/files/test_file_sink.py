@@ -1,6 +1,8 @@
+import ctypes
 import errno
 import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -302,6 +304,42 @@ def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     assert taken.read_text() == "precious"
     taken.unlink()
     assert commit(sink, [committable]).committed == 1
+    assert taken.read_text() == "a\n"
+
+
+def test_a_part_that_a_crash_left_with_both_names_is_committed_even_if_they_look_like_two_files(
+    tmp_path: Path,
+) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    pending = next(tmp_path.rglob("*.pending"))
+    visible = tmp_path / pending.name.removesuffix(".pending")
+    shutil.copyfile(pending, visible)
+    assert commit(sink, [committable]).already_committed == 1
+    assert visible.read_text() == "a\n"
+    assert not pending.exists()
+
+
+@pytest.mark.parametrize("can_rename", [True, False])
+def test_without_hard_links_a_part_gets_its_name_and_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_rename: bool
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)
+    if not can_rename:
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    pending = next(tmp_path.rglob("*.pending"))
+    taken = tmp_path / pending.name.removesuffix(".pending")
+    taken.write_text("precious")
+    with pytest.raises(CommitFailedError, match="OccupiedPathError"):
+        commit(sink, [committable])
+    taken.unlink()
+    assert commit(sink, [committable]).committed == 1
+    assert commit(sink, [committable]).already_committed == 1
     assert taken.read_text() == "a\n"
 
 
