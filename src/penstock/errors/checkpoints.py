@@ -70,6 +70,7 @@ class NonRestoredStateError(PenstockError):
 
     path: str
     operators: tuple[str, ...]
+    is_permanent = True
     template = (
         "{path} holds state that no step of this job restores: {operators}; give the steps their "
         "uid() back, or drop that state with --allow-non-restored-state"
@@ -82,6 +83,7 @@ class RestoreMismatchError(PenstockError):
     step: str
     path: str
     reason: str
+    is_permanent = True
     template = "step {step!r} cannot be restored from {path}: {reason}"
 
 

@@ -75,7 +75,7 @@ class UnwritablePathError(ConnectorError):
     template = "cannot write below {path!r}: {reason}"
 
 
-class InvalidBucketError(ConnectorError):
+class InvalidBucketError(BadDataError):
     """A bucket assigner returned a name that is no directory below the sink's path."""
 
     bucket: object

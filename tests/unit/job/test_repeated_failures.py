@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.common import Configuration, Types
+from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
 from penstock.datastream import (
     KeyedProcessFunction,
     MapFunction,
     RuntimeContext,
     StreamExecutionEnvironment,
 )
+from penstock.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    StreamFormat,
+)
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.errors import PenstockError, StateTypeMismatchError, UserFunctionError
+from penstock.errors import (
+    PenstockError,
+    StateTypeMismatchError,
+    StepError,
+    TextDecodingError,
+    UserFunctionError,
+)
 from penstock.job.settings import read_settings
 from tests.unit.support import environment
 
@@ -38,6 +51,11 @@ class Fails(MapFunction[int, int]):
             if len(self._file.read_text()) <= self._times:
                 raise self._error
         return value
+
+
+class ByName(BucketAssigner):
+    def assigner(self) -> Callable[[str], str]:
+        return lambda name: name
 
 
 class StoresText(KeyedProcessFunction[int, int, int]):
@@ -108,3 +126,26 @@ def test_a_record_of_the_wrong_type_ends_the_job_at_once(caplog: pytest.LogCaptu
     with pytest.raises(PenstockError, match="does not match its declared type"):
         env.execute()
     assert "restarts in" not in caplog.text
+
+
+def test_a_file_that_cannot_be_read_in_any_attempt_ends_the_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "lines.txt").write_bytes(b"good\n\xff\n")
+    lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))
+    env = restarting(2)
+    env.from_source(lines.build(), WatermarkStrategy.no_watermarks(), "lines").print()
+    with pytest.raises(TextDecodingError):
+        env.execute()
+    assert caplog.text.count("restarts in") == 1
+
+
+def test_a_record_that_a_sink_cannot_write_in_any_attempt_ends_the_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    env = restarting(2)
+    env.from_collection(["../up"]).sink_to(sink.with_bucket_assigner(ByName()).build())
+    with pytest.raises(StepError, match="up"):
+        env.execute()
+    assert caplog.text.count("restarts in") == 1
