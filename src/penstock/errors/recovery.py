@@ -66,7 +66,20 @@ class JobAlreadyRunningError(PenstockError):
     since: str
     template = (
         "job {job!r} is already running: the last heartbeat of process {pid} on {host} was at "
-        "{since}; cancel or stop it first, or run this program under another job id"
+        "{since}; cancel or stop it first, or give this program its own id with --job-id"
+    )
+
+
+class DifferentProgramError(PenstockError):
+    """The newest checkpoint of a job does not match the program: it is that of another one."""
+
+    job: str
+    program: str
+    mismatch: str
+    template = (
+        "job {job!r} was last run by another program, {program}, and cannot be resumed by this "
+        "one: {mismatch}. If this is another job, give it its own id with --job-id, or start it "
+        "from scratch with --fresh"
     )
 
 
@@ -81,5 +94,6 @@ class StoppedJobError(PenstockError):
         "emit its output twice. Use one of these, with your other options and arguments:\n"
         "  {resume}\n"
         "  {from_scratch}\n"
-        "or set execution.state-recovery.path, or penstock.recovery.fresh to true"
+        "or set execution.state-recovery.path, or penstock.recovery.fresh to true. Another program "
+        "needs its own id: --job-id"
     )

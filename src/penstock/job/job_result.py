@@ -20,9 +20,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.checkpoint.storage.journal import Journal
-from penstock.checkpoint.storage.journal_entries import DriverProcess, ResultClean
+from penstock.checkpoint.storage.journal_entries import (
+    DriverProcess,
+    JobEnded,
+    JournalState,
+    ResultClean,
+)
 from penstock.errors import JobCancelledError, PenstockError
-from penstock.recovery.lease import machine_id, process_start_time
+from penstock.job.context import JobContext
+from penstock.recovery.ended_jobs import end_to_report, refuse_stopped
+from penstock.recovery.lease import is_running_here, machine_id, process_start_time
 
 logger = logging.getLogger("penstock.job")
 
@@ -54,6 +61,27 @@ def command_digest() -> str:
     program = str(Path(sys.argv[0]).resolve()) if sys.argv[0] else ""
     words = "\0".join([program, *sys.argv[1:]])
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def unreported_end(context: JobContext, state: JournalState, execution: int) -> JobEnded | None:
+    """Return the end of the job that this start has to report, None if it has to run the job.
+
+    Raises:
+        StoppedJobError: the job was stopped with a savepoint, and would start from scratch.
+    """
+    given, fresh = context.checkpoints.restore_path, context.fresh
+    ended = end_to_report(
+        state,
+        given=given,
+        fresh=fresh,
+        command=command_digest(),
+        execution=execution,
+        is_running=lambda d: is_running_here(d.host, d.machine, d.pid, d.started),
+    )
+    if ended is None:
+        name, program = context.plan.job_name, context.program.program
+        refuse_stopped(state, name, program, given=given, fresh=fresh)
+    return ended
 
 
 def clean_at_exit(job_dir: Path, journal: Journal) -> None:

@@ -25,13 +25,13 @@ from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
 from penstock.job.context import JobContext
 from penstock.job.input.channel_view import ChannelView
-from penstock.job.job_result import clean_at_exit, command_digest, count_execution, this_driver
+from penstock.job.job_result import clean_at_exit, count_execution, this_driver, unreported_end
 from penstock.job.job_store import JobStore
+from penstock.job.next_steps import end_message
 from penstock.job.request_server import RequestServer
 from penstock.job.statistics import JobStatistics
 from penstock.recovery.control import Control
-from penstock.recovery.ended_jobs import end_to_report, refuse_stopped
-from penstock.recovery.lease import is_running_here, refuse_second_driver
+from penstock.recovery.lease import refuse_second_driver
 from penstock.recovery.restart_strategy import (
     GiveUp,
     NoRestart,
@@ -104,19 +104,8 @@ class JobRun:
     def _is_reported(self) -> bool:
         """Report the end of the job if its driver died before it could; true if it has ended."""
         state = self._store.journal.state()
-        given, fresh = self._context.checkpoints.restore_path, self._context.fresh
-        ended = end_to_report(
-            state,
-            given=given,
-            fresh=fresh,
-            command=command_digest(),
-            execution=self._execution,
-            is_running=lambda d: is_running_here(d.host, d.machine, d.pid, d.started),
-        )
+        ended = unreported_end(self._context, state, self._execution)
         if ended is None:
-            refuse_stopped(
-                state, self._name, self._context.program.program, given=given, fresh=fresh
-            )
             return False
         logger.warning(
             "Job %r is %s; its driver died after that. The job is not run again; --fresh runs it",
@@ -241,6 +230,7 @@ class JobRun:
             self._close_attempt()
             if self._requests is not None:
                 self._requests.close()
+            self._log_end()
             self._release()
             self._end()
 
@@ -342,6 +332,11 @@ class JobRun:
         self._store.record_end(status, savepoint, driver)
         if is_dirty:
             clean_at_exit(self._dir.path, self._store.journal)
+
+    def _log_end(self) -> None:
+        # Not if the journal cannot be read, or another driver runs the job.
+        with contextlib.suppress(OSError, errors.PenstockError):
+            logger.info(end_message(self._context, self._store.journal.state()))
 
     def _tidy(self, ended: JournalState) -> None:
         try:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -62,6 +63,8 @@ def test_a_stopped_job_has_ended_when_the_command_returns(
     assert stopped.exit_code == 0, stopped.output
     message, path = stopped.stdout.splitlines()
     assert message == "Job 'endless' is STOPPED."
+    program = shlex.quote(sys.argv[0])
+    assert stopped.stderr == f"Next: penstock run -s {path} {program} resumes it.\n"
     assert {operator.ended for operator in read_savepoint_metadata(Path(path)).operators} == {
         bool(drain)
     }

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.cli.driver_client import DriverClient
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import (
@@ -23,6 +24,7 @@ from penstock.cli.options import (
 from penstock.cli.output import echo
 from penstock.common.config.option_kinds import LOCAL_PATH
 from penstock.common.job_status import JobStatus
+from penstock.job.next_steps import next_step
 from penstock.recovery.control import Cancel, Checkpoint, Request, Savepoint, Stop
 from penstock.savepoint.directory import dispose
 
@@ -127,6 +129,10 @@ def _end(job: SelectedJob, request: Request, timeout: float | None, as_json: boo
     if isinstance(request, Cancel):
         path, ok = _retained_checkpoint(job.directory), ended.status == JobStatus.CANCELED.name
     message = f"Job {job.name!r} is {ended.status}."
+    if ok and not as_json:
+        facts, state = job.directory.read_facts(), _journal(job.directory)
+        program = None if facts is None else facts.program
+        click.echo(f"Next: {next_step(state, job.directory, program)}.", err=True)
     _finish(Outcome(job.id, ok, message, path, ended.status), as_json)
 
 
@@ -141,8 +147,12 @@ def _finish(outcome: Outcome, as_json: bool) -> None:
 
 
 def _retained_checkpoint(job: JobDir) -> str | None:
-    retained = [c for c in Journal(job.storage, job.key).state().completed if not c.savepoint]
+    retained = [c for c in _journal(job).completed if not c.savepoint]
     return str(job.from_journal_path(retained[-1].path)) if retained else None
+
+
+def _journal(job: JobDir) -> JournalState:
+    return Journal(job.storage, job.key).state()
 
 
 def _local(path: str | None, hint: str) -> str | None:

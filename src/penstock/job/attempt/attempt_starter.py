@@ -39,8 +39,10 @@ from penstock.ids import AttemptId
 from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.host_cleanup import HostCleanup
 from penstock.job.attempt.inputs import close_quietly, create_logs
+from penstock.job.attempt.program_check import checking_program
 from penstock.job.context import AttemptContext, JobContext
 from penstock.job.job_store import JobStore
+from penstock.job.next_steps import log_start
 from penstock.job.reports import ReportListener
 from penstock.job.restore.pickled_data import is_in_own_directory, reject_pickled
 from penstock.job.restore.snapshot_reader import (
@@ -183,6 +185,8 @@ class AttemptStarter:
         layout = self._layout(state, snapshot, start)
         try:
             self._win_journal(layout, snapshot, state, start)
+            if not start.restarting:
+                log_start(self._context, state, None if snapshot is None else snapshot.path)
             if state.is_over:
                 # A driver that died right after the job's end could not do this.
                 self._store.tidy(state)
@@ -216,8 +220,9 @@ class AttemptStarter:
         metadata, path = snapshot.metadata, str(snapshot.path)
         settings = self._context.checkpoints
         allow = settings.allow_non_restored_state
-        plan = match_operators(self._context.plan, metadata, path, allow_non_restored=allow)
-        in_flight = match_channels(plan, metadata, path, allow_non_restored=allow)
+        with checking_program(self._context, snapshot):
+            plan = match_operators(self._context.plan, metadata, path, allow_non_restored=allow)
+            in_flight = match_channels(plan, metadata, path, allow_non_restored=allow)
         may_unpickle = settings.allow_pickle or is_in_own_directory(
             snapshot, self._dir, settings.savepoint_directory, state
         )

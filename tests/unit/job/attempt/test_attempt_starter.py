@@ -404,7 +404,7 @@ def test_a_driver_that_died_after_the_end_of_its_job_does_not_run_it_again(
     program.run()
     before = program.lines()
     with monkeypatch.context() as died:
-        died.setattr("penstock.job.job_run.is_running_here", lambda *_: False)
+        died.setattr("penstock.job.job_result.is_running_here", lambda *_: False)
         died.setattr("penstock.job.job_result._executions", Counter())
         program.run()
     assert program.lines() == before
@@ -422,7 +422,7 @@ def test_a_driver_that_died_while_its_job_was_tidied_up_is_tidied_up_after(
         died.setattr("penstock.job.job_store.JobStore.tidy", lambda *_: None)
         program.run()
     assert program.dir.checkpoints_on_disk()
-    monkeypatch.setattr("penstock.job.job_run.is_running_here", lambda *_: False)
+    monkeypatch.setattr("penstock.job.job_result.is_running_here", lambda *_: False)
     monkeypatch.setattr("penstock.job.job_result._executions", Counter())
     program.run()
     assert not program.dir.checkpoints_on_disk()
@@ -434,7 +434,7 @@ def test_records_that_the_program_collects_are_collected_again_after_its_death(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were in the memory of the process that died."""
-    monkeypatch.setattr("penstock.job.job_run.is_running_here", lambda *_: False)
+    monkeypatch.setattr("penstock.job.job_result.is_running_here", lambda *_: False)
     for _ in range(2):
         monkeypatch.setattr("penstock.job.job_result._executions", Counter())
         env = Program(tmp_path).environment()
