@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -335,7 +336,7 @@ class JobRun:
 
     def _log_end(self) -> None:
         # Not if the journal cannot be read, or another driver runs the job.
-        with contextlib.suppress(OSError, errors.PenstockError):
+        with contextlib.suppress(Exception):
             logger.info(end_message(self._context, self._store.journal.state()))
 
     def _tidy(self, ended: JournalState) -> None:
