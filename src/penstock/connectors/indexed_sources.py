@@ -201,13 +201,13 @@ class RateLimitedEnumerator(IndexRangeEnumerator):
     def __init__(self, count: int, rate: float, context: source.EnumeratorContext) -> None:
         super().__init__(count, context)
         self._rate = rate
-        self._clock = context.clock
+        self._monotonic = context.monotonic
         self._allowed = 0.0
         self._allowed_at = 0.0
 
     def start(self, positions: Mapping[str, int]) -> None:
         super().start(positions)
-        self._allowed_at = self._clock()
+        self._allowed_at = self._monotonic()
 
     def plan(self, max_records: int) -> source.ReadPlan:
         self._refill()
@@ -223,7 +223,7 @@ class RateLimitedEnumerator(IndexRangeEnumerator):
         return max(0.0, (1.0 - self._allowed) / self._rate)
 
     def _refill(self) -> None:
-        now = self._clock()
+        now = self._monotonic()
         earned = max(0.0, now - self._allowed_at) * self._rate
         self._allowed = min(self._allowed + earned, max(1.0, self._rate))
         self._allowed_at = now

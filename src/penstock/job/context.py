@@ -50,6 +50,8 @@ class JobContext:
     make_submitter: Callable[[tuple[PipelinedRegion, ...], AttemptLayout], Submitter]
     clock: Callable[[], float]
     """Processing time, in seconds."""
+    monotonic: Callable[[], float]
+    """A clock in seconds that is never set, for durations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class JobRun:
         self._running: RunningAttempt | None = None
         self._end_requested = threading.Event()
         self._killed = self._cancelled = self._suspended = False
-        self._started = time.time()
+        self._started = time.monotonic()
         self._execution = 1
         self._status = JobStatus.RUNNING
         self._failure: BaseException | None = None
@@ -246,7 +246,7 @@ class JobRun:
 
     def _restart(self, failure: BaseException) -> bool:
         """Start another attempt; false if the job has ended instead."""
-        detected = time.time()
+        detected = time.monotonic()
         self._close_attempt()
         while True:
             # A driver that was replaced may fail in any way. The history is not its own any more.
@@ -255,7 +255,7 @@ class JobRun:
                 return False
             reason = message_of(failure)
             self._record_exception(failure, reason)
-            now = time.time()
+            now = time.monotonic()
             decision = decide_restart(
                 self._context.restart,
                 failure,

@@ -132,6 +132,8 @@ def launch(
         regions=regions,
         make_submitter=submitter,
         clock=clock,
+        # A test that moves processing time by hand moves everything by it.
+        monotonic=time.monotonic if clock is time.time else clock,
     )
     job = LaunchedJob(context, temporary)
     _launched[job_dir.path] = job

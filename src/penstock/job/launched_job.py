@@ -157,7 +157,7 @@ class LaunchedJob(JobRun):
         if failure is not None:
             self._future.set_exception(failure)
         else:
-            runtime, reports = time.time() - self._started, tuple(self.micro_batches())
+            runtime, reports = time.monotonic() - self._started, tuple(self.micro_batches())
             self._future.set_result(
                 JobExecutionResult(self.job_id, int(runtime * 1000), self.accumulators(), reports)
             )

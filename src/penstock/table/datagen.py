@@ -63,6 +63,10 @@ class DatagenSource(Source):
 class _DatedEnumerator(RateLimitedEnumerator):
     """Names its split after the millisecond of its first start."""
 
+    def __init__(self, count: int, rate: float, context: EnumeratorContext) -> None:
+        super().__init__(count, rate, context)
+        self._clock = context.clock
+
     def start(self, positions: Mapping[str, int]) -> None:
         self._split = next(iter(positions), str(int(self._clock() * 1000)))
         super().start(positions)

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,9 @@ def test_records_are_generated_from_their_index() -> None:
 def test_the_rate_limits_how_far_plans_go() -> None:
     clock = Clock()
     source = DataGeneratorSource(str, 1000, RateLimiterStrategy.per_second(10))
-    enumerator = source.enumerator(EnumeratorContext(1, Path(), clock, wake=lambda: None))
+    enumerator = source.enumerator(
+        EnumeratorContext(1, Path(), time.time, lambda: None, monotonic=clock)
+    )
     enumerator.start({})
     assert enumerator.plan(100) == []
     assert enumerator.next_poll() == pytest.approx(0.1)
@@ -40,7 +43,9 @@ def test_the_rate_limits_how_far_plans_go() -> None:
 def test_a_rate_below_one_per_second_still_lets_records_through() -> None:
     clock = Clock()
     source = DataGeneratorSource(str, 1000, RateLimiterStrategy.per_second(0.1))
-    enumerator = source.enumerator(EnumeratorContext(1, Path(), clock, wake=lambda: None))
+    enumerator = source.enumerator(
+        EnumeratorContext(1, Path(), time.time, lambda: None, monotonic=clock)
+    )
     enumerator.start({})
     clock.now += 10
     assert enumerator.next_poll() == 0.0

@@ -199,7 +199,7 @@ def test_statistics_of_checkpoints_that_are_over_are_forgotten() -> None:
     for n in range(1, MANY):
         request = CheckpointRequest(RequestKind.PERIODIC, "periodic")
         log = CheckpointEventLog(CheckpointId(n), lambda: 10.0)
-        pending = PendingCheckpoint(CheckpointId(n), request, 1.0, 99.0, log, {StageId(0)})
+        pending = PendingCheckpoint(CheckpointId(n), request, 1.0, 1.0, 99.0, log, {StageId(0)})
         tracker.record_long_running([pending], 10.0)
         tracker.record_failure(pending, CheckpointFailureReason.EXPIRED, "late")
     assert tracker._recorded == {}

@@ -169,7 +169,8 @@ def test_the_first_end_is_the_end_of_the_table() -> None:
 def test_a_table_without_an_end_is_unbounded_and_gives_ten_thousand_rows_a_second() -> None:
     source, now = source_of(DataTypes.INT()), [1000.0]
     assert source.boundedness() is Boundedness.CONTINUOUS_UNBOUNDED
-    enumerator = source.enumerator(EnumeratorContext(1, Path(), lambda: now[0], lambda: None))
+    context = EnumeratorContext(1, Path(), lambda: now[0], lambda: None, monotonic=lambda: now[0])
+    enumerator = source.enumerator(context)
     enumerator.start({})
     now[0] += 0.5
     assert enumerator.plan(100_000) == [[SplitRange("1000000", 0, 5000)]]
@@ -197,7 +198,7 @@ def test_rows_are_the_same_for_any_ranges() -> None:
 
 def test_a_restored_source_counts_its_time_from_where_it_first_began() -> None:
     source, now = source_of(DataTypes.TIMESTAMP()), [1000.0]
-    context = EnumeratorContext(1, Path(), lambda: now[0], lambda: None)
+    context = EnumeratorContext(1, Path(), lambda: now[0], lambda: None, monotonic=lambda: now[0])
     first = source.enumerator(context)
     first.start({})
     now[0] += 1

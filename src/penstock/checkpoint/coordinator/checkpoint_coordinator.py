@@ -59,14 +59,17 @@ class CheckpointCoordinator:
         commits: CommitExecutor,
         stats: CheckpointStatsTracker,
         job: JobCallbacks,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        time_of_day: Callable[[], float] = time.time,
     ) -> None:
+        """Prepare to coordinate; intervals and timeouts follow `clock`, which is never set."""
         self._store = store
         self._registry = registry
         self._commits = commits
         self._stats = stats
         self._job = job
         self._clock = clock
+        self._time_of_day = time_of_day
         self._counts_records = settings.records is not None
         self._machine = CheckpointStateMachine(stages, settings, clock())
         self.view = self._machine.view
@@ -97,8 +100,8 @@ class CheckpointCoordinator:
         live = self.view.checkpoints.get(checkpoint)
         if live is not None:
             return live
-        log = CheckpointEventLog(checkpoint, self._clock)
-        return LiveCheckpoint(BarrierHandling.ALIGNED, self._clock(), False, None, log)
+        log = CheckpointEventLog(checkpoint, self._time_of_day)
+        return LiveCheckpoint(BarrierHandling.ALIGNED, self._time_of_day(), False, None, log)
 
     def record(
         self, checkpoint: CheckpointId, event: CheckpointEvent, stage: str, detail: str = ""
@@ -246,7 +249,7 @@ class CheckpointCoordinator:
         for action in todo:
             match action:
                 case actions.TriggerCheckpoint(request):
-                    log = CheckpointEventLog(self._store.next_id(), self._clock)
+                    log = CheckpointEventLog(self._store.next_id(), self._time_of_day)
                     self._carry_out(self._machine.trigger(request, log, self._clock()))
                 case actions.WriteMetadata():
                     self._write_metadata(action)

@@ -47,6 +47,9 @@ class PendingCheckpoint:
     id: CheckpointId
     request: CheckpointRequest
     triggered: float
+    """The time of day."""
+    started: float
+    """The same moment, and `expires`, by the clock of the coordinator."""
     expires: float
     event_log: CheckpointEventLog
     not_acknowledged: set[StageId]

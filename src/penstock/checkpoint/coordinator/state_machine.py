@@ -7,6 +7,7 @@ protocol. What the actions lead to comes back as an event.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,7 +66,7 @@ class CheckpointStateMachine:
         self._ended: set[StageId] = set()
         self._records = 0
         self._last_trigger = now
-        self._last_end = 0.0
+        self._last_end = -math.inf
         self._final_not_before = 0.0
         self._stop_request = ""
         """The request whose checkpoint ends the job, once that is complete."""
@@ -204,7 +205,8 @@ class CheckpointStateMachine:
         pending = PendingCheckpoint(
             id=checkpoint,
             request=request,
-            triggered=now,
+            triggered=event_log.records()[0].time,
+            started=now,
             expires=now + self._settings.timeout_s,
             event_log=event_log,
             not_acknowledged=set(self._stages),
@@ -235,7 +237,7 @@ class CheckpointStateMachine:
             return None
         if pending.barrier_passed.issuperset(self._stages):
             return None
-        return pending.triggered + self._settings.aligned_timeout_s
+        return pending.started + self._settings.aligned_timeout_s
 
     def _end_of_input(self) -> list[Action]:
         """Request the last checkpoint once all data is processed, unless another ends the job."""

@@ -35,7 +35,7 @@ class CheckpointStatsTracker:
         """
         waits = []
         for checkpoint in pending:
-            left = checkpoint.triggered + _LONG_S - now
+            left = checkpoint.started + _LONG_S - now
             progress = len(checkpoint.acknowledged), checkpoint.barrier_handling
             if left > 0:
                 waits.append(left)
@@ -76,7 +76,7 @@ class CheckpointStatsTracker:
             status=status,
             attempt=self._attempt,
             triggered=pending.triggered,
-            duration_s=(ends[0] if ends else self._clock()) - pending.triggered,
+            duration_s=max(0.0, (ends[0] if ends else self._clock()) - pending.triggered),
             new_bytes=0 if completed is None else completed.new_bytes,
             full_bytes=0 if completed is None else completed.full_bytes,
             operators=[OperatorStats(o.uid, o.name, o.stats, o.channels) for o in operators],

@@ -159,7 +159,7 @@ class CompletedCheckpointStore:
             is_savepoint=is_savepoint,
             crc=zlib.crc32(data),
             triggered=triggered,
-            seconds=now - triggered,
+            seconds=max(0.0, now - triggered),
             new_bytes=new_bytes(metadata) + len(data),
             full_bytes=full_bytes(metadata) + len(data),
         )

@@ -8,6 +8,7 @@ its records completely: every read of it returns the same ones, in any process.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,7 +89,8 @@ class EnumeratorContext:
     """What an enumerator may know about its job.
 
     ``work_dir`` is a durable directory of this source alone, named after its uid: the same one
-    after a restart, and not necessarily created yet. ``clock`` returns the time in seconds.
+    after a restart, and not necessarily created yet. ``clock`` returns the time of day
+    in seconds, which may be set back; ``monotonic`` is for intervals and timeouts.
     ``wake`` notifies the stage's loop that a plan would now return something; it may be called from
     any thread, and superfluous calls are harmless. ``attempt`` is unique within ``job``;
     `penstock.ids.attempt_number` orders attempts. ``checkpointed`` is False in a job without
@@ -112,6 +114,7 @@ class EnumeratorContext:
     check_owner: Callable[[], None] = _owns_job
     complete_positions: bool = False
     job_instance: str = ""
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class SourceEnumerator(ABC):

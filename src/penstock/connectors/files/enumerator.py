@@ -100,7 +100,7 @@ class FileEnumerator(source.SourceEnumerator):
     def __init__(self, files: FileSet, context: source.EnumeratorContext) -> None:
         self._files = files
         self._parallelism = context.parallelism
-        self._clock = context.clock
+        self._monotonic = context.monotonic
         self._has_complete_positions = context.complete_positions
         self._positions: dict[str, int] = {}
         """Of unfinished files."""
@@ -118,7 +118,7 @@ class FileEnumerator(source.SourceEnumerator):
 
     def start(self, positions: Mapping[str, int]) -> None:
         listing = list_files(self._files.roots)
-        self._discovered_at = self._clock()
+        self._discovered_at = self._monotonic()
         restored = self._restored
         self._roots = listing.roots if restored is None else restored.roots
         for path, position in positions.items():
@@ -135,7 +135,7 @@ class FileEnumerator(source.SourceEnumerator):
 
     def plan(self, max_records: int) -> source.ReadPlan:
         if self._discovery_due() == 0.0:
-            self._discovered_at = self._clock()
+            self._discovered_at = self._monotonic()
             listing = list_files(self._files.roots)
             self._compare(listing)
             self._add_new(listing)
@@ -179,7 +179,7 @@ class FileEnumerator(source.SourceEnumerator):
         interval = self._files.discovery_interval
         if interval is None:
             return None
-        return max(0.0, self._discovered_at + interval - self._clock())
+        return max(0.0, self._discovered_at + interval - self._monotonic())
 
     def _compare(self, listing: Listing) -> bool:
         """Compare the finished files with a listing, and forget those that were removed.

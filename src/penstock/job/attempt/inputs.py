@@ -74,6 +74,7 @@ def _open_source(context: AttemptContext, stage: Stage) -> SourceInput:
             check_owner=context.check_owner,
             complete_positions=job.checkpoints.mode is Guarantee.AT_MOST_ONCE,
             job_instance=layout.job_instance,
+            monotonic=job.monotonic,
         )
     )
     progress = None

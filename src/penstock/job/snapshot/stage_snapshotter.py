@@ -215,7 +215,7 @@ class StageSnapshotter:
         is_first = subtask == 0
         return metadata.SubtaskStats(
             start_delay_s=max(0.0, alignment.started - request.triggered),
-            alignment_s=alignment.ended - alignment.started,
+            alignment_s=max(0.0, alignment.ended - alignment.started),
             sync_s=frozen.sync_s,
             async_s=async_s,
             acknowledged=time.time(),

@@ -39,7 +39,7 @@ class MicroBatchRunner:
         for execution in self._executions:
             execution.batch += 1
         signals, tries = self._context.signals, self._context.job.settings.max_tries
-        started = time.time()
+        started, began = time.time(), time.monotonic()
         lost = ""
         for try_number in range(tries):
             if signals.stopping and try_number:
@@ -61,7 +61,7 @@ class MicroBatchRunner:
             for ack in (a for of_stage in acks for a in of_stage):
                 if ack.failure is not None:
                     raise unpack(ack.failure)
-            return MicroBatchRun(acks, try_number, started, time.time())
+            return MicroBatchRun(acks, try_number, started, time.time(), began)
         raise MicroBatchFailedError(self._head.stage.name, self._head.batch, tries, lost)
 
     def _try(self, request: MicroBatchRequest, try_number: int) -> list[list[Acknowledgement]]:

@@ -167,7 +167,7 @@ class RegionLoop:
             return
         is_paused = self._view().sources_paused
         self._time.observe_input(
-            self._context.job.clock(),
+            self._context.job.monotonic(),
             set() if batch is None else batch.splits(),
             blocked=is_blocked or is_paused or self._input.blocked() is not None,
             # A source that has a barrier to emit was not polled for records.
@@ -197,7 +197,8 @@ class RegionLoop:
     def _wait_seconds(self) -> float | None:
         waits = [self._input.wait_seconds()]
         if not self._has_ended and not self._has_passed_last_checkpoint():
-            waits.append(self._time.wait_seconds(self._context.job.clock()))
+            job = self._context.job
+            waits.append(self._time.wait_seconds(job.clock(), job.monotonic()))
         return min((w for w in waits if w is not None), default=None)
 
     def _no_input(self) -> MicroBatchInput:
@@ -256,7 +257,7 @@ class RegionLoop:
         self._write_manifest(batch, results, run.try_number)
         for execution, result in results:
             execution.apply_published(result)
-            execution.time.apply_published(result.acks, self._context.job.clock())
+            execution.time.apply_published(result.acks, self._context.job.monotonic())
         self._update_splits()
         records = results[0][1].records
         for channel, segments in (s for _, r in results for s in r.segments.items() if s[1]):
@@ -291,7 +292,7 @@ class RegionLoop:
         """Adapt the size, report, and start what runs beside the next micro-batch."""
         published = time.time()
         working = sum(sum(result.phases.values()) for _, result in results)
-        self._sizer.observe(results[0][1].records, published - run.started, working)
+        self._sizer.observe(results[0][1].records, time.monotonic() - run.began, working)
         self._input.set_preferred_size(self._sizer.size, light=self._sizer.is_light)
         for execution, result in results:
             self._context.report(execution.report(result, run, published), result.counters)
@@ -303,7 +304,9 @@ class RegionLoop:
     def _update_splits(self) -> None:
         if self._head.time.generates_watermarks and self._stage.is_source:
             self._head.time.update_splits(
-                self._input.parallel_splits(), self._input.is_finished, self._context.job.clock()
+                self._input.parallel_splits(),
+                self._input.is_finished,
+                self._context.job.monotonic(),
             )
 
     def _forward_watermarks(self) -> None:

@@ -55,6 +55,8 @@ class MicroBatchRun:
     try_number: int
     started: float
     acknowledged: float
+    began: float
+    """When it started, by the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class StageExecution:
         self._publishers = publishers
         restored = context.restored.stages.get(stage.id, RestoredStage())
         self.state = StageState(stage, context, restored)
-        self.time = StageTime(stage, restored.time, context.job.clock(), context.endpoints)
+        self.time = StageTime(stage, restored.time, context.job.monotonic(), context.endpoints)
         channels = ChannelStateWriter(
             [context.endpoints[c.id] for c in stage.inputs if c.id in context.logs],
             context.layout,

@@ -36,7 +36,7 @@ class RegionTime:
     _sent: dict[ChannelId, WatermarkStatus] = field(default_factory=dict)
 
     def observe_input(
-        self, now: float, busy: Collection[str], *, blocked: bool, polled: bool
+        self, monotonic: float, busy: Collection[str], *, blocked: bool, polled: bool
     ) -> None:
         """Record whether input is blocked and which splits have records, if it was polled.
 
@@ -44,7 +44,7 @@ class RegionTime:
         wait there would become late.
         """
         for time in self.stages:
-            time.observe_input(now, blocked=blocked, polled=polled)
+            time.observe_input(monotonic, blocked=blocked, polled=polled)
             if self.interval is not None and polled and not blocked:
                 time.emit_periodic(self.interval, busy)
 
@@ -117,12 +117,16 @@ class RegionTime:
             or self.plan({}, end=False) != current
         )
 
-    def wait_seconds(self, now: float) -> float | None:
-        """Return in how many seconds there may be work without input, None for never."""
+    def wait_seconds(self, now: float, monotonic: float) -> float | None:
+        """Return in how many seconds there may be work without input, None for never.
+
+        Timers are set in processing time, `now`; idleness is a duration.
+        """
         waits = [
             at / 1000 - now
             for time in self.stages
             if (at := time.next_processing_timer()) is not None
         ]
-        waits += [w - now for t in self.stages if (w := t.next_wakeup(self.interval)) is not None]
+        wakeups = [t.next_wakeup(self.interval) for t in self.stages]
+        waits += [w - monotonic for w in wakeups if w is not None]
         return max(0.0, min(waits)) if waits else None

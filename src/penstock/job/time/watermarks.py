@@ -22,7 +22,7 @@ from penstock.task.messages import GeneratorInput, SplitWatermark
 
 
 class IdlenessClock:
-    """Processing time that counts towards the idle timeout.
+    """Time that counts towards the idle timeout, by a clock that is never set.
 
     A split that was not polled cannot be called idle. So the clock advances only when input was
     polled, and time during which input is blocked does not count at all.

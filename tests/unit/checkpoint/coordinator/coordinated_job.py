@@ -108,10 +108,16 @@ class Marker(int):
 class World:
     """One attempt of a job of three stages: a source, a middle that listens, and a sink.
 
-    Time stands still unless a test moves `clock`.
+    Time stands still unless a test moves `clock`, or `time_of_day` if that is another one.
     """
 
-    def __init__(self, root: Path, attempt: str = "a1", **settings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        attempt: str = "a1",
+        time_of_day: ManualClock | None = None,
+        **settings: Any,
+    ) -> None:
         self.dir = JobDir(root, JobKey("count"))
         self.journal = Journal(self.dir.storage, self.dir.key)
         self.journal.entries()
@@ -143,6 +149,7 @@ class World:
             self.stats,
             self.job,
             self.clock,
+            time_of_day or self.clock,
         )
         self.clock.when_moved(self.coordinator.clock_moved)
 

@@ -25,6 +25,7 @@ from penstock.errors import (
 from penstock.ids import CheckpointId
 from penstock.savepoint.directory import dispose
 from penstock.task.messages import CheckpointNotification, NotificationKind
+from penstock.testing import ManualClock
 from tests.unit.checkpoint.coordinator.coordinated_job import (
     MIDDLE,
     SINK,
@@ -50,6 +51,27 @@ def write(path: Path) -> Path:
 
 
 # -- what triggers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump", [-HOUR, HOUR])
+def test_a_clock_that_is_set_neither_delays_nor_expires_a_checkpoint(
+    tmp_path: Path, jump: float
+) -> None:
+    time_of_day = ManualClock(1_000_000.0)
+    with World(tmp_path, "a1", time_of_day, interval_s=10.0, timeout_s=60.0) as world:
+        world.clock.advance(10.0)
+        (first,) = world.live
+        time_of_day.set_back(-jump)
+        world.clock.advance(5.0)
+        assert world.live == [first]
+        world.acknowledge(first)
+        world.over(first)
+        world.clock.advance(5.0)
+        assert world.triggered(first) > first
+        eventually(lambda: world.is_recorded(first))
+        record = world.record(first)
+        assert record is not None
+        assert (record.triggered, record.duration_s >= 0) == (1_000_000.0, True)
 
 
 def test_checkpoints_come_by_themselves_every_interval(tmp_path: Path) -> None:

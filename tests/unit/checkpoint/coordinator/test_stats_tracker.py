@@ -29,7 +29,7 @@ def pending(
 ) -> PendingCheckpoint:
     request = CheckpointRequest(kind, "r1", None if path is None else str(path))
     log = CheckpointEventLog(CheckpointId(n), clock=lambda: 1.25)
-    return PendingCheckpoint(CheckpointId(n), request, 1.0, 9.0, log, {StageId(0)})
+    return PendingCheckpoint(CheckpointId(n), request, 1.0, 1.0, 9.0, log, {StageId(0)})
 
 
 def test_a_history_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import itertools
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ class Clock:
 def watch(directory: Path, clock: Clock) -> tuple[FileSource, SourceEnumerator]:
     builder = FileSource.for_record_stream_format(LINES, str(directory))
     source = builder.monitor_continuously(Duration.of_seconds(10)).build()
-    context = EnumeratorContext(1, directory, clock, wake=lambda: None)
+    context = EnumeratorContext(1, directory, time.time, lambda: None, monotonic=clock)
     return source, source.enumerator(context)
 
 
@@ -75,6 +76,21 @@ def test_hidden_files_and_directories_are_left_out(tmp_path: Path) -> None:
     source, enumerator = watch(tmp_path, Clock())
     enumerator.start({})
     assert read(source, enumerator) == ["a", "b/d"]
+
+
+def test_new_files_are_found_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    time_of_day, clock = Clock(), Clock()
+    time_of_day.now = 100_000.0
+    source = FileSource.for_record_stream_format(LINES, tmp_path)
+    source.monitor_continuously(Duration.of_seconds(10))
+    context = EnumeratorContext(1, tmp_path, time_of_day, lambda: None, monotonic=clock)
+    enumerator = source.build().enumerator(context)
+    enumerator.start({})
+    (tmp_path / "new").write_text("x\n")
+    time_of_day.now -= 3600
+    clock.now += 10
+    assert enumerator.next_poll() == 0.0
+    assert [r.split for ranges in enumerator.plan(10) for r in ranges] == [str(tmp_path / "new")]
 
 
 def test_new_files_are_picked_up_when_the_interval_has_passed(tmp_path: Path) -> None:
@@ -143,7 +159,7 @@ def test_a_changed_file_is_logged_once_and_not_read_again(
 def test_a_static_set_does_not_grow_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
     source = FileSource.for_record_stream_format(LINES, tmp_path).build()
-    context = EnumeratorContext(1, tmp_path, Clock(), wake=lambda: None)
+    context = EnumeratorContext(1, tmp_path, Clock(), lambda: None, monotonic=Clock())
     enumerator = source.enumerator(context)
     enumerator.start({})
     (tmp_path / "b").write_text("two")
@@ -157,7 +173,9 @@ def test_plans_follow_the_observed_length_of_records(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(("x" * 9 + "\n") * 1000 + ("x" * 999 + "\n") * 1000)
     source = FileSource.for_record_stream_format(LINES, path).build()
-    enumerator = source.enumerator(EnumeratorContext(1, tmp_path, Clock(), wake=lambda: None))
+    enumerator = source.enumerator(
+        EnumeratorContext(1, tmp_path, Clock(), lambda: None, monotonic=Clock())
+    )
     enumerator.start({})
     counts = []
     while not enumerator.finished():
@@ -172,7 +190,9 @@ def test_observing_ranges_without_a_line_widens_the_next_plan(tmp_path: Path) ->
     path = tmp_path / "a"
     path.write_text("x" * 100_000)
     source = FileSource.for_record_stream_format(LINES, path).build()
-    enumerator = source.enumerator(EnumeratorContext(1, tmp_path, Clock(), wake=lambda: None))
+    enumerator = source.enumerator(
+        EnumeratorContext(1, tmp_path, Clock(), lambda: None, monotonic=Clock())
+    )
     enumerator.start({})
     enumerator.observe(1, [SplitRange(str(path), 0, 1)])
     for _ in range(60):

@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ class Watching:
     def start(self, snapshot: Snapshot) -> SourceEnumerator:
         positions, state = snapshot
         self.enumerator = self.source.enumerator(
-            EnumeratorContext(1, Path(), lambda: self.now, lambda: None, **self._context)
+            EnumeratorContext(
+                1, Path(), time.time, lambda: None, monotonic=lambda: self.now, **self._context
+            )
         )
         if state:
             self.enumerator.restore_state(state)
