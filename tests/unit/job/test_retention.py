@@ -15,7 +15,7 @@ from penstock.checkpoint.storage.metadata import JOB_INSTANCE, files_of
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, arm, disarm
-from penstock.errors import CommitFailedError
+from penstock.errors import CheckpointFailedError, CommitFailedError
 from penstock.ids import CheckpointId
 from penstock.job.job_store import JobStore
 from penstock.savepoint.directory import dispose
@@ -354,6 +354,22 @@ def test_another_job_restores_a_stop_whose_output_was_consumed(tmp_path: Path) -
     other.directory = "others"
     other.run()
     assert compare(counted(100)[50:], other.lines()).is_exactly_once
+
+
+def test_a_stop_that_is_committed_by_the_next_driver_is_marked_by_it(tmp_path: Path) -> None:
+    program = Program(tmp_path, idle_after(50), interval="1 h")
+    program.settings["restart_strategy__type"] = "none"
+    job = program.launch()
+    wait_for_records(job, 50)
+    arm(CrashPoint.SINK_COMMITTED, action=full_disk)
+    with pytest.raises(CheckpointFailedError):
+        job.stop(str(tmp_path / "savepoints"), drain=False).result(20)
+    assert job.wait_for_end(20)
+    (path,) = (tmp_path / "savepoints").iterdir()
+    assert not (path / "_committed").exists()
+    die(program.launch())
+    assert (path / "_committed").exists()
+    assert program.verdict(50).is_exactly_once
 
 
 @pytest.mark.parametrize("marker", [None, b"", b"00000000\n"])
