@@ -143,9 +143,11 @@ class RetainedCheckpoint(Fault):
                 insist(driver, variant, Cancel())
             expect(driver, driver.wait(), {0, 1})
         journal = journal_of(variant)
-        if has_ended(variant) or not journal.restorable:
+        newest = journal.restorable[-1] if journal.restorable else None
+        # A savepoint is its owner's in any case.
+        if has_ended(variant) or newest is None or newest.savepoint:
             return variant
-        path = located(variant, journal.restorable[-1].path)
+        path = located(variant, newest.path)
         assert path.is_dir(), f"the retained checkpoint {path} is not there"
         restored = msgspec.structs.replace(variant, restore=str(path))
         with started(restored) as driver:

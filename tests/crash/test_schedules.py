@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.crash.pipeline import EXCHANGE
+from penstock.crash_points import CrashPoint
+from tests.crash.hostile_faults import TakenOver
+from tests.crash.pipeline import EXCHANGE, Variant
 from tests.crash.schedule_parts import Family
-from tests.crash.schedules import Schedule, main, play_in_a_new_place
+from tests.crash.schedules import Schedule, main, play, play_in_a_new_place
 
 HOSTILE_SEEDS = [3, 4, 5, 13, 19, 20, 30, 39, 43]
 """Each kind of fault of that family at least once, on both kinds of sink."""
@@ -29,6 +32,15 @@ def test_hostile_surroundings_keep_what_the_guarantee_promises() -> None:
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(play_hostile, HOSTILE_SEEDS))
     assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
+
+
+@pytest.mark.crash
+def test_a_driver_that_hangs_after_the_end_of_its_job_does_not_make_it_run_twice(
+    tmp_path: Path,
+) -> None:
+    hangs = TakenOver(CrashPoint.JOB_FINISHED, 1, thaw_after=0.1, kill_after=0.1)
+    outcome = play(Schedule(0, Variant("", fast=120, slow=12), (hangs,)), tmp_path)
+    assert outcome.is_good, str(outcome)
 
 
 @pytest.mark.parametrize("family", Family)

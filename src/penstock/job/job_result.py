@@ -63,7 +63,9 @@ def command_digest() -> str:
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def unreported_end(context: JobContext, state: JournalState, execution: int) -> JobEnded | None:
+def unreported_end(
+    context: JobContext, state: JournalState, execution: int, *, is_hung: bool
+) -> JobEnded | None:
     """Return the end of the job that this start has to report, None if it has to run the job.
 
     Raises:
@@ -76,7 +78,7 @@ def unreported_end(context: JobContext, state: JournalState, execution: int) -> 
         fresh=fresh,
         command=command_digest(),
         execution=execution,
-        is_running=lambda d: is_running_here(d.host, d.machine, d.pid, d.started),
+        is_running=lambda d: not is_hung and is_running_here(d.host, d.machine, d.pid, d.started),
     )
     if ended is None:
         name, program = context.plan.job_name, context.program.program

@@ -32,7 +32,7 @@ from penstock.job.next_steps import end_message
 from penstock.job.request_server import RequestServer
 from penstock.job.statistics import JobStatistics
 from penstock.recovery.control import Control
-from penstock.recovery.lease import refuse_second_driver
+from penstock.recovery.lease import Silent, refuse_second_driver
 from penstock.recovery.restart_strategy import (
     GiveUp,
     NoRestart,
@@ -85,7 +85,7 @@ class JobRun:
         if self._requests is not None:
             self._requests.reject_abandoned()
         self._execution = count_execution(self._dir.path)
-        if self._is_reported():
+        if self._is_reported(is_hung=isinstance(owner, Silent)):
             return
         since = getattr(owner, "since", None)
         detect_s = 0.0 if since is None else time.time() - max(since, driver_died_at() or since)
@@ -102,10 +102,13 @@ class JobRun:
             self._requests.start()
         threading.Thread(target=self._run, name="job", daemon=True).start()
 
-    def _is_reported(self) -> bool:
-        """Report the end of the job if its driver died before it could; true if it has ended."""
+    def _is_reported(self, *, is_hung: bool) -> bool:
+        """Report the end of the job if its driver died before it could; true if it has ended.
+
+        A driver that ended the job and still has its lease, but sends no heartbeats, hangs.
+        """
         state = self._store.journal.state()
-        ended = unreported_end(self._context, state, self._execution)
+        ended = unreported_end(self._context, state, self._execution, is_hung=is_hung)
         if ended is None:
             return False
         logger.warning(
