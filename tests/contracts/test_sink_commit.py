@@ -4,6 +4,8 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,9 +28,12 @@ from tests.contracts.sink_harness import (
     Lines,
     Make,
     collecting,
+    files_in,
     growing_files,
     killed_at,
     name_of,
+    parquet_files,
+    rolled_files,
     some_lines,
 )
 
@@ -173,6 +178,63 @@ def test_two_jobs_of_one_id_do_not_meet(case: Case, tmp_path: Path) -> None:
     expected = {f"{text}{job}" for text in (LARGE, "b", "c", "d") for job in (1, 2)}
     assert sorted(case.shown()) == sorted(expected)
     assert case.leftovers() == []
+
+
+def test_what_a_lost_try_staged_can_be_removed(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    attempt.stage(0, [LARGE])
+    attempt.stage(1, [LARGE])
+    before = set(files_in(tmp_path))
+    attempt.stage(0, [LARGE], task_attempt=10)
+    attempt.publisher.discard_staged("a1-0-0-1-")
+    gone = {path for path in before if not path.exists()}
+    assert all(path.name.startswith("a1-0-0-1-") for path in gone)
+    attempt.publisher.discard_staged("a1-0-0-")
+    assert [path for path in case.leftovers() if not path.is_dir()] == []
+
+
+def test_a_write_on_a_full_disk_leaves_no_file(case: Case, tmp_path: Path) -> None:
+    attempt = Attempt(case, tmp_path)
+    writer = attempt.writer(0)
+
+    def write() -> None:
+        for _ in range(5):
+            writer.write(case.record(os.urandom(30_000).hex()))
+        writer.stage()
+
+    with files_up_to(50_000), pytest.raises(OSError, match="File too large"):
+        write()
+    writer.abort()
+    assert [path for path in files_in(tmp_path) if path.name.startswith("a1-0-")] == []
+
+
+@pytest.mark.parametrize("make", [collecting, rolled_files, parquet_files], ids=name_of)
+def test_a_pre_commit_on_a_full_disk_leaves_no_file(
+    make: Make, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    case = make(tmp_path, request.getfixturevalue)
+    attempt = Attempt(case, tmp_path)
+    texts = [os.urandom(10_000).hex() for _ in range(5)]
+    for text in texts:
+        attempt.publish([text], [])
+    before = files_in(tmp_path)
+    pre_commit = attempt.publisher.at_barrier(1, flush=True)
+    with files_up_to(50_000), pytest.raises(OSError, match="File too large"):
+        pre_commit()
+    assert sorted(files_in(tmp_path)) == sorted(before)
+    attempt.commit(attempt.snapshot(2).committables)
+    assert case.shown() == texts
+
+
+@contextlib.contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Let no file become larger: the write after that fails, as on a full disk."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
 
 
 def hashed(directory: Path) -> str:

@@ -311,6 +311,7 @@ class _SummedFile:
     closed = False
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file: IO[bytes] = path.open("xb")
         self._size = 0
         self._crc = 0
@@ -337,4 +338,6 @@ class _SummedFile:
         return self._size, self._crc
 
     def abort(self) -> None:
-        self._file.close()
+        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a full disk
+            self._file.close()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 from zlib import crc32
 
+from penstock.common.new_files import create_file
 from penstock.errors import CorruptStateError
 from penstock.state.backends.refs import FileRef, StateLocation
 from penstock.state.delta import Block, Sums, read_blocks, write_blocks
@@ -44,18 +43,6 @@ def write_file(
             file.flush()
             os.fsync(file.fileno())
     return FileRef(name, version, sums.size, sums.crc)
-
-
-@contextmanager
-def create_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file for writing, and remove it if that fails, for example on a full disk."""
-    with path.open("xb") as file:
-        try:
-            yield file
-            file.flush()
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
 
 
 def read_file(location: StateLocation, ref: FileRef) -> Iterator[Block]:

@@ -31,6 +31,7 @@ from penstock.task.messages import Acknowledgement, ChannelOutput, Instruction, 
 from penstock.task.operators.functions import OperatorFunctions
 from penstock.task.shuffle.records import ShuffleMessages
 from penstock.task.stage_task import StageTask, load_task
+from penstock.task.staged_files import remove_staged
 
 HEADS: dict[OperatorKind, Callable[[HeadContext], None]] = {
     **{kind: run_keyed if kind.is_keyed else run_plain for kind in OperatorKind},
@@ -115,6 +116,7 @@ def _run(
         for writer in writers.values():
             with suppress(Exception):
                 writer.abort()
+        remove_staged(task.layout, task.stage, [attempt.subtask], str(staged))
         if isinstance(error, PenstockError):
             # Of state that was written after the last record: no line of the program runs then.
             raise with_call_site(error, task.stage.head.call_site) from error

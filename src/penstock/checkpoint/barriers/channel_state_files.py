@@ -14,6 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 from penstock.channel.segment import Segment
+from penstock.common.new_files import create_file
 from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.errors import CorruptSegmentError, CorruptStateError
 
@@ -79,7 +80,7 @@ def _copy_in(copy: SegmentCopy) -> None:
     except (OSError, CorruptStateError) as error:
         reason = error.reason if isinstance(error, CorruptStateError) else str(error)
         raise CorruptSegmentError(str(copy.source), reason) from error
-    with copy.target.open("xb") as file:
+    with create_file(copy.target) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

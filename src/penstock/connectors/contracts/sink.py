@@ -162,6 +162,13 @@ class SinkPublisher(ABC):
         after its checkpoint: a sink that makes output visible here does so again.
         """
 
+    def discard_staged(self, prefix: str) -> None:  # noqa: B027
+        """Remove, as far as possible, what the tasks of a lost try staged in the sink's own place.
+
+        Their `WriterContext.name` begins with ``prefix``. They are never published. Called before
+        the micro-batch runs again; the engine itself removes what is in ``staging_dir``.
+        """
+
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         """Freeze what was published so far, and return a function that pre-commits it.
 

@@ -12,6 +12,7 @@ from zlib import crc32
 
 import msgspec
 
+from penstock.common.new_files import create_file
 from penstock.connectors.staging.durable_files import make_directory, sync_directory, sync_file
 from penstock.errors import CorruptStateError
 
@@ -96,7 +97,8 @@ def copy_snapshot_files(kept: SnapshotFiles, target: Path) -> None:
         make_directory(directory)
     for file in kept.files:
         # A crash in between leaves files that no metadata names.
-        shutil.copyfile(source / file.name, target / file.name)
+        with (source / file.name).open("rb") as original, create_file(target / file.name) as copy:
+            shutil.copyfileobj(original, copy, _BLOCK_BYTES)
         sync_file(target / file.name)
     for directory in directories:
         sync_directory(directory)

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
+from penstock.common.new_files import create_file
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, SinkSnapshot
 from penstock.connectors.files.bucket_assigner import check_bucket
 from penstock.connectors.files.committer import PendingPart, UnrolledPieces, decode_entry, encode
@@ -137,6 +138,9 @@ class PartFilePublisher(SinkPublisher):
                     Piece(part.path, part.size, now, part.crc)
                 )
 
+    def discard_staged(self, prefix: str) -> None:
+        self.directory.remove_staged(prefix)
+
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         now = time.time()
         parts: list[_Part] = []
@@ -175,7 +179,7 @@ class PartFilePublisher(SinkPublisher):
             crc = part.pieces[0].crc
         else:
             _check(part.pieces)
-            with pending.open("wb") as file:
+            with create_file(pending, "wb") as file:
                 self.settings.part_format.join(paths, file)
             crc = checksum(pending)
         # A piece of another job belongs to that job's checkpoint, which may be restored again.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -149,10 +150,11 @@ class PartFileWriter(SinkWriter):
     def abort(self) -> None:
         files = [part.file for part in self._open.values()]
         self._open.clear()  # first: a bulk writer may still write when it is garbage-collected
-        for file in files:
-            file.close()
         for number in range(self._count):
             self._path(number).unlink(missing_ok=True)
+        for file in files:
+            with contextlib.suppress(OSError):  # of a full disk
+                file.close()
 
     def _path(self, number: int) -> Path:
         return self.directory.path(f"{self.context.name}-{number}.piece")

@@ -89,6 +89,9 @@ class DirectPublisher(SinkPublisher):
         root, written = self._staging.root, chain.from_iterable(batches.values())
         self._staging.remove(rows.output.path(root) for rows in written if rows.output.name)
 
+    def discard_staged(self, prefix: str) -> None:
+        self._staging.remove_staged(prefix)
+
     def _write(self, batches: dict[tuple[str, ...], list[StagedRows]]) -> None:
         try:
             connection, name = self._connection.get(), self._table.name

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.common.new_files import create_file
 from penstock.errors import CorruptStagedRecordsError, LostStagedFileError
 
 _BLOCK_BYTES = 1 << 20
@@ -60,7 +61,8 @@ def make_directory(directory: Path) -> None:
 
 def write_file(path: Path, data: bytes, mode: str = "xb") -> None:
     """Write and sync a file, by default a new one; its name still has to be synced."""
-    with path.open(mode) as file:
+    opened = path.open(mode) if mode == "ab" else create_file(path, mode)
+    with opened as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -110,7 +112,8 @@ def link_or_copy(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        shutil.copyfile(source, target)
+        with source.open("rb") as original, create_file(target) as copy:
+            shutil.copyfileobj(original, copy, _BLOCK_BYTES)
 
 
 def give_final_name(hidden: Path, final: Path) -> None:

@@ -7,6 +7,7 @@ same value, `StagedOutput`, and check its size and checksum when they read it.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from penstock.common.contained_paths import path_inside
+from penstock.common.new_files import create_file
 from penstock.connectors.contracts.sink import SinkPublisher, WriterContext
 from penstock.connectors.staging.durable_files import check_size
 from penstock.connectors.staging.staging_directory import StagingDirectory
@@ -102,23 +104,33 @@ class Spool:
             return
         if self._file is None:
             self._relative, self._file = self._directory.create(self._name)
-        for block in self._blocks:
-            self._crc = zlib.crc32(block, self._crc)
-            self._file.write(block)
+        try:
+            for block in self._blocks:
+                self._crc = zlib.crc32(block, self._crc)
+                self._file.write(block)
+        except OSError:
+            self.abort()
+            raise
         self._blocks.clear()
 
     def finish(self) -> StagedOutput:
         """Close the file and return the output; nothing may be added afterwards."""
         if self._file is None:
             return StagedOutput(self._size, b"".join(self._blocks))
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:
+            self.abort()
+            raise
         return StagedOutput(self._size, b"", self._relative, self._crc)
 
     def abort(self) -> None:
-        """Close and remove the file."""
+        """Remove and close the file; may be repeated."""
         if self._file is not None:
-            self._file.close()
+            # Removed first: closing it writes what is buffered, which a full disk does not take.
             (self._directory.root / self._relative).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._file.close()
 
 
 class PendingOutput:
@@ -172,7 +184,8 @@ def stage_bytes(data: bytes, context: WriterContext) -> bytes:
         return msgspec.msgpack.encode(StagedOutput(len(data), data))
     path = context.staging_dir / context.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    with create_file(path, "wb") as file:
+        file.write(data)
     return msgspec.msgpack.encode(StagedOutput(len(data), b"", str(path), zlib.crc32(data)))
 
 

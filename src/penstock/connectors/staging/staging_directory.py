@@ -60,6 +60,12 @@ class StagingDirectory:
         path.parent.mkdir(parents=True, exist_ok=True)
         return str(path.relative_to(self.root)), path.open("xb")
 
+    def remove_staged(self, prefix: str) -> None:
+        """Remove the files of this attempt whose names begin with a prefix, as far as possible."""
+        for path in (self.root / self.attempt).glob(f"{prefix}*"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
     def sync(self, paths: Iterable[Path]) -> None:
         """Make files and their names survive a power loss."""
         sync_files(paths, _SYNCED_LEVELS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.channel.segment import Segment
+from penstock.common.new_files import create_file
 from penstock.state.backends.refs import StateRef
 
 
@@ -40,7 +41,8 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     """Publish a micro-batch; the rename is the atomic step that makes it count."""
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}")
-    staged.write_bytes(msgspec.json.encode(manifest))
+    with create_file(staged, "wb") as file:
+        file.write(msgspec.json.encode(manifest))
     staged.replace(path)
 
 

@@ -48,6 +48,8 @@ class MicroBatchRunner:
                 acks = self._try(request, try_number)
             except MicroBatchLostError as error:
                 lost = str(error)
+                for execution in self._executions:
+                    execution.discard_try(try_number)
                 if signals.stopping:
                     raise StoppedError from error
                 logger.warning(
@@ -74,8 +76,8 @@ class MicroBatchRunner:
         ]
         path = self._context.layout.instruction(self._head.stage.id, self._head.batch, try_number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(instructions))
         try:
+            path.write_bytes(encode(instructions))
             return self._context.submitter.run(instructions, path)
         finally:
             path.unlink(missing_ok=True)

@@ -25,8 +25,9 @@ from penstock.job.snapshot.stage_snapshotter import StageSnapshotter
 from penstock.job.snapshot.stage_state import StageState
 from penstock.job.stage.manifest import StageManifest, add_counts
 from penstock.job.time.stage_time import StageTime
-from penstock.state.backends.refs import StateRef
+from penstock.state.backends.refs import StateRef, staged_prefix
 from penstock.task import messages
+from penstock.task.staged_files import remove_staged
 
 logger = logging.getLogger("penstock.job")
 
@@ -196,6 +197,13 @@ class StageExecution:
             staging = self._layout.staging(node.uid)
             if node.id in self._publishers and staging.exists():
                 shutil.rmtree(staging, ignore_errors=True)
+
+    def discard_try(self, try_number: int) -> None:
+        """Remove what the tasks of a lost try staged: nothing of it is ever published."""
+        prefix = staged_prefix(self._layout.attempt, self.batch, try_number)
+        remove_staged(self._layout, self.stage, range(self.stage.parallelism), f"{prefix}*")
+        for publisher in self._publishers.values():
+            publisher.discard_staged(prefix)
 
     def report(
         self, result: MicroBatchResult, run: MicroBatchRun, published: float

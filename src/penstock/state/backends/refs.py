@@ -99,6 +99,11 @@ class UnresolvedStateLocation:
         return self.local.use(lambda path: function(StateLocation(self.shared_dir, path)))
 
 
+def staged_prefix(attempt: str, batch: int, try_: int) -> str:
+    """Return how the names of all task attempts of a try begin."""
+    return f"{attempt}-b{batch}-t{try_}-"
+
+
 @dataclass(frozen=True, slots=True)
 class StagedName:
     """The part of a staged file's name that is unique to a task attempt of a job."""
@@ -110,4 +115,5 @@ class StagedName:
     task_attempt: int
 
     def __str__(self) -> str:
-        return f"{self.attempt}-b{self.batch}-t{self.try_}-s{self.subtask}-a{self.task_attempt}"
+        prefix = staged_prefix(self.attempt, self.batch, self.try_)
+        return f"{prefix}s{self.subtask}-a{self.task_attempt}"

@@ -40,6 +40,9 @@ class KafkaPublisher(SinkPublisher):
                 self._pending[subtask].add(staged_records.output)
                 self._records[subtask] += staged_records.records
 
+    def discard_staged(self, prefix: str) -> None:
+        self._staging.remove_staged(prefix)
+
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         pending = [
             (output.finish(), self._records[subtask])

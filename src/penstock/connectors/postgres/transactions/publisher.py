@@ -90,6 +90,9 @@ class PostgresPublisher(SinkPublisher):
                 columns = self._table.check_rows(rows.columns, rows.width, rows.arrays)
                 self._pending.add(subtask, columns, rows)
 
+    def discard_staged(self, prefix: str) -> None:
+        self._staging.remove_staged(prefix)
+
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         identity = self._database.identity
         committables = [

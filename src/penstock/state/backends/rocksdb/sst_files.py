@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import IO
 from zlib import crc32
 
+from penstock.common.new_files import create_file
 from penstock.errors import CorruptStateError
 from penstock.state.backends.refs import FileRef, SstFiles, StagedName, StateLocation
-from penstock.state.files import check_sums, create_file, file_name
+from penstock.state.files import check_sums, file_name
 
 _TABLE = ".sst"
 _CURRENT = "CURRENT"

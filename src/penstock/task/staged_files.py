@@ -1,0 +1,33 @@
+"""Removes what tasks staged for nothing: of a failed task attempt, or of a lost try."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from penstock.graph.plan import Stage
+from penstock.state.files import DELTA
+from penstock.task.layout import AttemptLayout
+
+
+def remove_staged(layout: AttemptLayout, stage: Stage, subtasks: Iterable[int], name: str) -> None:
+    """Remove segments, deltas and staged values by the name of their task attempt.
+
+    ``name`` is a pattern for several task attempts. Best effort: a task that still runs may write
+    more, which is removed at the end of the attempt. Sinks remove what they staged elsewhere.
+    """
+    for path in _staged(layout, stage, subtasks, name):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _staged(
+    layout: AttemptLayout, stage: Stage, subtasks: Iterable[int], name: str
+) -> Iterator[Path]:
+    for channel in stage.outputs:
+        yield from layout.channel(channel.id).glob(f"{name}.arrow")
+    for node in stage.nodes:
+        yield from layout.staging(node.uid).glob(name)
+    for subtask in subtasks:
+        yield from layout.state(stage.head.uid, subtask).glob(f"*-{name}{DELTA}")
