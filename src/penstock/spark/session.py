@@ -136,10 +136,18 @@ def channel_dataframe(rows: pa.Table, spark: SparkSession | None) -> DataFrame:
 
 
 def _quiet_py4j() -> None:
-    """Keep py4j from logging every closed connection at INFO, unless the program set its level."""
+    """Keep py4j from logging every closed connection at INFO, unless the program set its level.
+
+    It also logs Ctrl-C as an error with a traceback, to the root logger.
+    """
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         py4j.setLevel(logging.WARNING)
+    logging.getLogger().addFilter(_is_no_ctrl_c_in_py4j)
+
+
+def _is_no_ctrl_c_in_py4j(record: logging.LogRecord) -> bool:
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _check_required(settings: Mapping[str, str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
+from py4j.java_gateway import GatewayClient
 from pyspark import SparkContext
 
 from penstock.errors import ConfigurationError, PortInUseError
@@ -41,3 +44,33 @@ def test_a_port_in_use_is_one_sentence_with_its_key(service: str, key: str) -> N
 def test_another_error_of_spark_is_no_port_in_use() -> None:
     text = "java.net.BindException: Cannot assign requested address: Service 'sparkDriver' failed"
     assert session.port_in_use(text) is None
+
+
+def test_ctrl_c_while_spark_starts_is_not_logged_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    interrupted = "KeyboardInterrupt while sending command."
+
+    class Interrupted:
+        """A connection to the JVM whose user presses Ctrl-C."""
+
+        socket = None
+
+        def send_command(self, command: str) -> str:
+            raise KeyboardInterrupt
+
+        def close(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(logging.getLogger(), "filters", [])
+    session._quiet_py4j()
+    session._quiet_py4j()
+    client = GatewayClient()
+    monkeypatch.setattr(client, "_get_connection", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("x")
+    assert interrupted not in caplog.text
+    monkeypatch.setattr(logging.getLogger(), "filters", [])
+    with pytest.raises(KeyboardInterrupt):
+        client.send_command("x")
+    assert interrupted in caplog.text
