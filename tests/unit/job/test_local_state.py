@@ -133,6 +133,8 @@ def test_a_job_whose_local_directory_becomes_full_continues_in_another_one(
     assert sorted(counts) == COUNTS
     assert {Path(used).parent for used in directories.used} == {host / "configured", host / "disk"}
     assert f"local state cannot be written to {host}/configured/penstock-" in caplog.text
+    assert f"keeps local state in {host}/disk/penstock-" in caplog.text
+    assert caplog.text.count("keeps local state in") == 1
     assert "restarts" not in caplog.text
     for location in ("configured", "disk", "memory"):
         assert not list((host / location).iterdir())

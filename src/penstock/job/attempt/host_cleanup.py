@@ -1,4 +1,4 @@
-"""Removes local state of a finished job from the hosts of its tasks."""
+"""Observes where hosts keep local state, and removes that of a finished job."""
 
 from __future__ import annotations
 
@@ -33,18 +33,35 @@ class HostCleanup:
         self._submitter = submitter
         # Where tasks loaded restored state is not reported.
         self._may_be_elsewhere = is_restored
+        self._directories: dict[str, set[str]] = {}
+        """By host, where it has kept local state; region loops add to it."""
 
     def seeing(self, report: ReportListener) -> ReportListener:
         """Wrap a report listener so that it also notes on which hosts subtasks ran."""
         mine = socket.gethostname(), str(self._layout.local.resolve())
 
         def listen(seen: MicroBatchReport, counters: Mapping[str, Mapping[str, int]]) -> None:
-            locations = [location for location in seen.locations if location is not None]
-            if any((location.host, location.directory) != mine for location in locations):
-                self._may_be_elsewhere = True
+            for location in (location for location in seen.locations if location is not None):
+                self._note(location.host, location.directory)
+                if (location.host, location.directory) != mine:
+                    self._may_be_elsewhere = True
             report(seen, counters)
 
         return listen
+
+    def _note(self, host: str, directory: str) -> None:
+        """Log it when a host uses another directory: the error itself is in an executor's log."""
+        used = self._directories.setdefault(host, set())
+        if directory not in used:
+            if used:
+                logger.warning(
+                    "Host %s keeps local state in %s now. If %s is full, free space there, or set "
+                    "penstock.state.local-dir to a larger disk",
+                    host,
+                    directory,
+                    ", ".join(sorted(used)),
+                )
+            used.add(directory)
 
     def run(self, *, is_over: bool) -> None:
         """Clean up; called when no task of the attempt is running, before the engine closes.
