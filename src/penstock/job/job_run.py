@@ -24,6 +24,7 @@ from penstock.crash_points import CrashPoint, reach
 from penstock.errors.base import message_of
 from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
+from penstock.job.attempt.inputs import close_quietly
 from penstock.job.context import JobContext
 from penstock.job.input.channel_view import ChannelView
 from penstock.job.job_result import clean_at_exit, count_execution, this_driver, unreported_end
@@ -231,11 +232,12 @@ class JobRun:
             self._failure, self._status = error, JobStatus.FAILED
             logger.debug("Job %r failed outside an attempt", self._name, exc_info=True)
         finally:
-            self._close_attempt()
+            # Whatever fails here: who waits for the end of the job must not wait forever.
+            close_quietly(self._close_attempt)
             if self._requests is not None:
-                self._requests.close()
-            self._log_end()
-            self._release()
+                close_quietly(self._requests.close)
+            close_quietly(self._log_end)
+            close_quietly(self._release)
             self._end()
 
     def _wait_for_attempt(self) -> BaseException | None:

@@ -10,6 +10,10 @@ import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common import Types
+from penstock.job.attempt.attempt_starter import RunningAttempt
+from penstock.job.job_run import JobRun
+from penstock.job.request_server import RequestServer
+from penstock.recovery.lease import Lease
 from tests.unit.job.counting import (
     Program,
     die,
@@ -165,3 +169,24 @@ def test_a_job_with_bad_files_in_control_serves_requests_and_ends(tmp_path: Path
     wait_for_lines(program, 50)
     job.cancel()
     assert job.wait_for_end(20)
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (RunningAttempt, "close"),
+        (RequestServer, "close"),
+        (JobRun, "_log_end"),
+        (Lease, "release"),
+    ],
+)
+def test_a_job_ends_whatever_fails_at_its_end(
+    tmp_path: Path, where: type, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    job = Program(tmp_path).launch()
+    monkeypatch.setattr(where, what, fail)
+    assert job.wait_for_end(20)
+    assert job.result().result(0)
