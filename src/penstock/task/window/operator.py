@@ -170,10 +170,23 @@ class WindowOperator:
             result = trigger(time, window, self._trigger_context)
             if result is not CONTINUE:
                 self._act(result, window, number, contents_number)
-            if may_end and time == self.cleanup_time(window):
-                self._end(window, namespace, number, contents_number)
+            if may_end:
+                self._end_or_continue(time, window, namespace, number, contents_number)
         except (Exception, SystemExit) as error:
             fail(self._name, self._called(window), error)
+
+    def _end_or_continue(
+        self, time: int, window: Any, namespace: bytes, number: int, contents_number: int
+    ) -> None:
+        """End a window whose time has come, else make sure that it ends at some time.
+
+        A restored window has the timers that its program set, maybe with another allowed lateness:
+        one of them may be the last, and earlier or later than the end of the window is now.
+        """
+        if time >= self.cleanup_time(window):
+            self._end(window, namespace, number, contents_number)
+        else:
+            self._set_cleanup(self._register_cleanup, window)
 
     def in_flight(self) -> MergingWindowSet:
         """Return the in-flight windows of the current key."""
