@@ -17,6 +17,7 @@ from penstock.connectors.files.committer import UnrolledPieces, decode_entry
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.restore.retained_output import Output, RetainedOutput
+from penstock.savepoint.directory import dispose
 from penstock.testing import Burst, Idle, ManualClock, Pause
 from tests.unit.job.counting import (
     Program,
@@ -156,6 +157,28 @@ def test_a_finished_job_leaves_no_parts_of_its_deleted_checkpoints(tmp_path: Pat
     program.run_to_completion(job)
     assert program.verdict(8 * BURST).is_exactly_once, program.verdict(8 * BURST)
     assert not list((tmp_path / "out").glob(".staging-*"))
+
+
+@pytest.mark.parametrize("checkpoints", [0, 1, 5])
+def test_a_disposed_savepoint_takes_along_its_own_output_only(
+    tmp_path: Path, checkpoints: int
+) -> None:
+    program = Growing(tmp_path)
+    job = program.launch()
+    program.advance()
+    wait_for_records(job, BURST)
+    savepoint = Path(job.savepoint(str(tmp_path / "savepoints")).result(20))
+    dispose(savepoint)
+    for burst in range(checkpoints):
+        program.advance()
+        wait_for_records(job, (burst + 2) * BURST)
+        checkpoint(job)
+    if checkpoints > RETAINED:
+        eventually(lambda: program.pieces() == program.in_checkpoints())
+    die(job)
+    again = replace(program, ends=True)
+    again.run_to_completion(again.launch())
+    assert again.verdict(8 * BURST).is_exactly_once, again.verdict(8 * BURST)
 
 
 # -- what may be removed ------------------------------------------------------------------------
