@@ -129,18 +129,19 @@ def _end(job: SelectedJob, request: Request, timeout: float | None, as_json: boo
     if isinstance(request, Cancel):
         path, ok = _retained_checkpoint(job.directory), ended.status == JobStatus.CANCELED.name
     message = f"Job {job.name!r} is {ended.status}."
-    if ok and not as_json:
-        facts, state = job.directory.read_facts(), _journal(job.directory)
-        program = None if facts is None else facts.program
-        click.echo(f"Next: {next_step(state, job.directory, program)}.", err=True)
-    _finish(Outcome(job.id, ok, message, path, ended.status), as_json)
+    facts = job.directory.read_facts()
+    program = None if facts is None else facts.program
+    step = next_step(_journal(job.directory), job.directory, program) if ok else None
+    _finish(Outcome(job.id, ok, message, path, ended.status), as_json, step)
 
 
-def _finish(outcome: Outcome, as_json: bool) -> None:
-    """Print the result of a request and exit."""
+def _finish(outcome: Outcome, as_json: bool, step: str | None = None) -> None:
+    """Print the result of a request, and how the job goes on; exit."""
     if as_json or outcome.ok:
         lines = [outcome.message, *([outcome.path] if outcome.path is not None else [])]
         echo(outcome, as_json, lambda: "\n".join(lines))
+        if step is not None and not as_json:
+            click.echo(f"Next: {step}.", err=True)
     else:
         click.echo(f"Error: {outcome.message}", err=True)
     sys.exit(ExitCode.DONE if outcome.ok else ExitCode.FAILED)

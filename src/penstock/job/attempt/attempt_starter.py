@@ -16,12 +16,10 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import msgspec
 
 from penstock.checkpoint.coordinator.stats_tracker import CheckpointStatsTracker
-from penstock.checkpoint.history import Recovery
 from penstock.checkpoint.settings import ClaimMode
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
@@ -40,6 +38,7 @@ from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.host_cleanup import HostCleanup
 from penstock.job.attempt.inputs import close_quietly, create_logs
 from penstock.job.attempt.program_check import checking_program
+from penstock.job.attempt.recovery_timer import RecoveryPhase, RecoveryTimer
 from penstock.job.context import AttemptContext, JobContext
 from penstock.job.job_store import JobStore
 from penstock.job.next_steps import log_start
@@ -75,41 +74,6 @@ class RunningAttempt:
     def close(self) -> None:
         """Release the engine and all files of an attempt that has ended."""
         self._resources.close()
-
-
-class RecoveryPhase(Enum):
-    """A phase of starting an attempt; the value is its field in the history."""
-
-    REDEPLOY = "redeploy_s"
-    LOAD_STATE = "load_state_s"
-    RESET_SOURCES = "reset_sources_s"
-    RESET_SINKS = "reset_sinks_s"
-
-
-class RecoveryTimer:
-    """Measures the start of one attempt, from the moment it is created."""
-
-    def __init__(self, detect_s: float) -> None:
-        self._detect_s = detect_s
-        self._seconds = dict.fromkeys(RecoveryPhase, 0.0)
-        self._last = time.perf_counter()
-
-    def lap(self, phase: RecoveryPhase) -> None:
-        """Add the time since the last lap to a phase; a phase may have several laps."""
-        now = time.perf_counter()
-        self._seconds[phase] += now - self._last
-        self._last = now
-
-    def recovery(self, attempt: AttemptId, checkpoint: int | None, cause: str) -> Recovery:
-        """Return the measured times as the history stores them."""
-        return Recovery(
-            attempt=attempt,
-            checkpoint=checkpoint,
-            cause=cause,
-            detect_s=self._detect_s,
-            time=time.time(),
-            **{phase.value: seconds for phase, seconds in self._seconds.items()},
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import time
 from collections import Counter
@@ -27,7 +28,7 @@ from penstock.ids import StageId
 from penstock.job.launch import launch
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.submitter import Submitter
-from penstock.recovery.lease import Owner, machine_id
+from penstock.recovery.lease import Owner, machine_id, process_start_time
 from penstock.testing import Burst, Idle, ManualClock, Pause, ScriptedSource
 from penstock.testing.inline import InlineSubmitter
 from tests.unit.job.counting import (
@@ -427,6 +428,21 @@ def test_a_driver_that_died_while_its_job_was_tidied_up_is_tidied_up_after(
     program.run()
     assert not program.dir.checkpoints_on_disk()
     assert not program.journal().restorable
+    assert len(program.journal().attempts) == 1
+
+
+def test_a_driver_that_hangs_after_the_end_of_its_job_is_reported_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(tmp_path, bursts(30))
+    program.run()
+    # As if this process had been suspended before it released the lease.
+    me = os.getpid()
+    beat, started = time.time() - 1000, process_start_time(me) or 0
+    owner = Owner(socket.gethostname(), machine_id(), me, started, "a1", beat)
+    program.dir.storage.replace(program.dir.driver.name, msgspec.json.encode(owner))
+    monkeypatch.setattr("penstock.job.job_result._executions", Counter())
+    program.run()
     assert len(program.journal().attempts) == 1
 
 
