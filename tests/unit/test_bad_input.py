@@ -250,6 +250,15 @@ def test_a_function_that_fails_on_a_value_of_the_right_type_is_to_blame() -> Non
     assert text.startswith("step 'add' failed on record ('a', 1): TypeError")
 
 
+def test_an_outage_is_no_matter_of_types() -> None:
+    def call_service(_: Any) -> Any:
+        raise ConnectionRefusedError
+
+    error = failure_of(lambda s: s.map(misfit, PAIR).map(call_service).name("call").print())
+    assert str(error).startswith("step 'call' failed on record ('a', 'x'): ConnectionRefusedError")
+    assert not error.is_permanent
+
+
 def test_a_collected_value_must_match_its_type() -> None:
     env = environment()
     with pytest.raises(StepError) as caught:

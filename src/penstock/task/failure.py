@@ -15,13 +15,14 @@ from penstock.common import pickling
 from penstock.common.frozen import is_frozen
 from penstock.datastream.output_tag import is_tagged
 from penstock.errors import (
+    BadDataError,
     MethodCall,
     PenstockError,
     StepError,
     TypeMismatchError,
     UserFunctionError,
 )
-from penstock.task.fingerprint import failure_fingerprint, program_line
+from penstock.task.fingerprint import failure_fingerprint, may_be_outage, program_line
 from penstock.task.step_names import StepName
 
 T = TypeVar("T")
@@ -44,7 +45,11 @@ def fail(step: str, record: Any, error: BaseException) -> NoReturn:
     """
     if isinstance(error, StepFailed):
         raise error  # of a step downstream
-    if isinstance(step, StepName) and not isinstance(record, MethodCall):
+    if (
+        isinstance(step, StepName)
+        and not isinstance(record, MethodCall)
+        and _concerns_record(error)
+    ):
         _fail_producer(step, record, error)
     if isinstance(error, PenstockError):
         if getattr(error, "step", None):
@@ -55,13 +60,20 @@ def fail(step: str, record: Any, error: BaseException) -> NoReturn:
     raise StepFailed(UserFunctionError(str(step), record, cause, user_code, fingerprint)) from error
 
 
+def _concerns_record(error: BaseException) -> bool:
+    """Tell whether the record may be the reason of an error; a full disk, for example, is not."""
+    if isinstance(error, PenstockError):
+        return isinstance(error, TypeMismatchError | BadDataError)
+    return not may_be_outage(error)
+
+
 def _fail_producer(step: StepName, record: Any, error: BaseException) -> None:
     """Raise the failure of the step that produced a record, if its declared type is not kept."""
     mismatch = step.input_mismatch(record)
     if mismatch is None or step.producer is None:
         return
     consequence = ""
-    if not isinstance(error, TypeMismatchError):
+    if type(error) is not TypeMismatchError:
         consequence = f"; step {str(step)!r} failed on it: {_cause(error)}"
     raise StepFailed(_step_error(step.producer, record, mismatch, consequence)) from error
 

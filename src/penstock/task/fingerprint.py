@@ -26,11 +26,16 @@ def failure_fingerprint(step: str, record: Any, error: BaseException) -> str:
     It is empty for an exception that may come from an outage, of a server or of this host: the
     next attempt may succeed.
     """
-    if any(_may_be_outage(e) for e in _chain(error)):
+    if may_be_outage(error):
         return ""
     kind = f"{type(error).__module__}.{type(error).__qualname__}"
     facts = step, kind, program_line(error), _digest_of(record)
     return _hash("\n".join(facts).encode("utf-8", "backslashreplace"))
+
+
+def may_be_outage(error: BaseException) -> bool:
+    """Tell whether an exception may come from an outage, of a server or of this host."""
+    return any(_is_outage(e) for e in _chain(error))
 
 
 def program_line(error: BaseException) -> str:
@@ -46,7 +51,7 @@ def _is_foreign(file: str) -> bool:
     return file.startswith((_PACKAGE, "<frozen "))
 
 
-def _may_be_outage(error: BaseException) -> bool:
+def _is_outage(error: BaseException) -> bool:
     if isinstance(error, OSError | EOFError | MemoryError):
         return True
     return any(_OUTAGE.search(kind.__name__) for kind in type(error).__mro__)
