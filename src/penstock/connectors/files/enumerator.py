@@ -60,7 +60,7 @@ class EnumeratorState(msgspec.Struct, frozen=True):
     """What a checkpoint holds in addition to the positions of unfinished files."""
 
     snapshot: int
-    """The number of the snapshot."""
+    """The number of the snapshot in its attempt."""
     finished: bytes
     """Of finished files, as `FinishedFiles` encodes them."""
     begun: dict[str, tuple[int, int]]
@@ -114,7 +114,7 @@ class FileEnumerator(source.SourceEnumerator):
 
     def restore_state(self, state: bytes) -> None:
         self._restored = _decode_state(state)
-        self._finished.restore(self._restored.snapshot, self._restored.finished)
+        self._finished.restore(self._restored.finished)
 
     def start(self, positions: Mapping[str, int]) -> None:
         listing = list_files(self._files.roots)
@@ -128,8 +128,7 @@ class FileEnumerator(source.SourceEnumerator):
                 self._resume(path, position, listing.files[path])
             else:
                 raise MissingPathError(path)
-        if self._compare(listing) and restored is not None:
-            self._finished.forget_missing()
+        self._compare(listing)
         if self._is_continuous or (restored is None and not positions):
             self._add_new(listing)
 
@@ -137,7 +136,8 @@ class FileEnumerator(source.SourceEnumerator):
         if self._discovery_due() == 0.0:
             self._discovered_at = self._monotonic()
             listing = list_files(self._files.roots)
-            self._compare(listing)
+            if self._compare(listing):
+                self._finished.forget_unseen()
             self._add_new(listing)
         wanted = min(int(max_records * self._estimate()), MAX_BYTES * self._parallelism)
         pieces = self._next_ranges(max(1, wanted))

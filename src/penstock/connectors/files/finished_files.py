@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
@@ -37,7 +39,7 @@ class FinishedFiles:
     takes it for the old one. A file that takes the name earlier waits for that checkpoint; the same
     file, if it comes back before a snapshot was taken without it, is remembered again.
 
-    ``snapshots`` counts snapshots, over all attempts that continue from each other.
+    ``snapshots`` is how many snapshots were taken in this attempt.
     """
 
     def __init__(self, *, checkpointed: bool) -> None:
@@ -49,9 +51,8 @@ class FinishedFiles:
         """By path: those that the last listing had, or that were read since."""
         self._removed: dict[bytes, _Removed] = {}
 
-    def restore(self, snapshot: int, entries: bytes) -> None:
+    def restore(self, entries: bytes) -> None:
         """Load what a restored snapshot holds."""
-        self.snapshots = snapshot + 1
         for start in range(0, len(entries), ENTRY_BYTES):
             entry = entries[start : start + ENTRY_BYTES]
             self._contents[entry[:_PATH_BYTES]] = entry[_PATH_BYTES:]
@@ -88,12 +89,13 @@ class FinishedFiles:
             )
         missing = [path for path in self._present if path not in listed]
         if forgets:
-            for path in missing:
+            # A network file system may leave out a file while others come and go.
+            for path in itertools.filterfalse(os.path.lexists, missing):
                 self._forget(_digest(path), path, self._present.pop(path).size)
-        return len(self._present) > (0 if forgets else len(missing))
+        return any(path in self._present for path in listed)
 
-    def forget_missing(self) -> None:
-        """Forget all restored files that the last listing did not have."""
+    def forget_unseen(self) -> None:
+        """Forget all restored files that no listing had."""
         found = set(map(_digest, self._present))
         for digest in [digest for digest in self._contents if digest not in found]:
             self._forget(digest)

@@ -125,6 +125,26 @@ def test_a_text_file_truncated_while_it_is_read_is_an_error(tmp_path: Path) -> N
         list(chunks)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_file_that_is_extended_within_a_range_is_an_error(
+    tmp_path: Path, name: str, is_last: bool
+) -> None:
+    reader, write = FORMATS[name]
+    path = tmp_path / "input"
+    write(path, 0)
+    source = source_of(path, reader)
+    enumerator = opened(source)
+    enumerator.start({})
+    ranges = plan(enumerator, 10**6)
+    chunks = source.read_lists(ranges[-1 if is_last else 0])
+    next(chunks)
+    with path.open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(ChangedFileError, match="input changed"):
+        list(chunks)
+
+
 def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a"
     source, enumerator = begun(path)
