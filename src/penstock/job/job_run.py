@@ -80,8 +80,9 @@ class JobRun:
 
     def start(self) -> None:
         """Start the first attempt; raises what makes the job impossible."""
+        settings = self._context.checkpoints
         owner = refuse_second_driver(
-            self._dir, self._context.checkpoints.heartbeat_timeout_s, time.time()
+            self._dir, settings.heartbeat_timeout_s, settings.heartbeat_interval_s
         )
         if self._requests is not None:
             self._requests.reject_abandoned()

@@ -29,6 +29,7 @@ logger = logging.getLogger("penstock.recovery")
 
 _STAT_STATE, _STAT_START = 0, 19
 _DEAD_STATES = ("Z", "X")
+_OBSERVATIONS, _OBSERVED_INTERVALS = 15, 1.5
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -120,15 +121,32 @@ def decide_driver_status(
     return Alive(owner)
 
 
-def refuse_second_driver(job_dir: JobDir, timeout_s: float, now: float) -> DriverStatus:
+def refuse_second_driver(
+    job_dir: JobDir,
+    timeout_s: float,
+    interval_s: float,
+    clock: Callable[[], float] = time.time,
+    pause: Callable[[float], None] = time.sleep,
+) -> DriverStatus:
     """Return the status of the job's last driver, if a new one may start.
 
-    Called once by a driver, before its first attempt; all its attempts have the same lease.
+    Called once by a driver, before its first attempt; all its attempts have the same lease. Clocks
+    of two machines differ, and a clock may be set. So a driver that seems to be silent is observed
+    for longer than a heartbeat interval: if its heartbeat changes, it is alive.
 
     Raises:
         JobAlreadyRunningError: if another driver is alive.
     """
-    status = driver_status(job_dir, timeout_s, now)
+    status = driver_status(job_dir, timeout_s, clock())
+    if isinstance(status, Silent):
+        seen = status.owner
+        for _ in range(_OBSERVATIONS):
+            pause(_OBSERVED_INTERVALS * interval_s / _OBSERVATIONS)
+            status = driver_status(job_dir, timeout_s, clock())
+            if isinstance(status, Silent) and status.owner.beat != seen.beat:
+                status = Alive(status.owner)
+            if not isinstance(status, Silent):
+                break
     if isinstance(status, Alive):
         owner = status.owner
         heard = datetime.fromtimestamp(owner.beat, UTC).isoformat(sep=" ", timespec="seconds")

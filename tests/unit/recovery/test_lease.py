@@ -1,3 +1,4 @@
+import itertools
 import os
 import signal
 import socket
@@ -115,7 +116,7 @@ def test_attempts_are_compared_as_numbers() -> None:
 
 
 def test_a_job_without_a_driver_is_free(job: JobDir) -> None:
-    assert stands(job) == refuse_second_driver(job, TIMEOUT_S, time.time()) == Free()
+    assert stands(job) == refuse_second_driver(job, TIMEOUT_S, 0.01) == Free()
 
 
 def test_a_lease_is_alive_until_it_is_released(job: JobDir) -> None:
@@ -220,16 +221,38 @@ def test_a_second_driver_is_refused_until_the_first_is_killed(job: JobDir) -> No
     process = drive(job, "a1")
     try:
         with pytest.raises(JobAlreadyRunningError, match=f"process {process.pid} on ") as caught:
-            refuse_second_driver(job, TIMEOUT_S, time.time())
+            refuse_second_driver(job, TIMEOUT_S, 0.01)
         assert caught.value.job == "count"
     finally:
         process.kill()
     # Not collected yet: a zombie has a pid and does not run.
     wait_until(lambda: isinstance(stands(job), Dead))
     process.wait()
-    found = refuse_second_driver(job, TIMEOUT_S, time.time())
+    found = refuse_second_driver(job, TIMEOUT_S, 0.01)
     assert isinstance(found, Dead)
     assert found.owner.pid == process.pid
+
+
+@pytest.mark.parametrize("set_by", [-3600.0, 3600.0])
+def test_a_driver_whose_heartbeats_come_is_alive_whatever_the_clock_says(
+    job: JobDir, set_by: float
+) -> None:
+    """Two machines whose clocks differ by an hour."""
+    job.storage.replace("driver.json", msgspec.json.encode(owner(host="other")))
+
+    def beat(_: float) -> None:
+        here = owner(host="other", beat=1000.0 + next(beats))
+        job.storage.replace("driver.json", msgspec.json.encode(here))
+
+    def clock() -> float:
+        return 1000.0 + set_by
+
+    beats = itertools.count(1)
+    with pytest.raises(JobAlreadyRunningError):
+        refuse_second_driver(job, TIMEOUT_S, 10.0, clock, beat)
+    waited: list[float] = []
+    assert isinstance(refuse_second_driver(job, TIMEOUT_S, 10.0, clock, waited.append), Silent)
+    assert sum(waited) > 10.0
 
 
 def test_a_driver_that_sleeps_is_silent_and_wakes_up_to_a_lost_lease(job: JobDir) -> None:
