@@ -246,7 +246,7 @@ def test_a_function_that_fails_on_a_value_of_the_wrong_type_is_named_after_its_c
 
 
 def test_a_function_that_fails_on_a_value_of_the_right_type_is_to_blame() -> None:
-    text = text_of(lambda s: s.map(lambda r: r, PAIR).map(add_fields).name("add").print())
+    text = text_of(lambda s: s.map(lambda r: r, PAIR).map(add_fields).name("add").print(), ("a", 1))
     assert text.startswith("step 'add' failed on record ('a', 1): TypeError")
 
 
