@@ -58,8 +58,9 @@ class SliceWriter(ABC):
 
         With their dictionary-encoded keys if keyed, and their event times if they have some.
         """
-        data, rows = encode_slice(columns, key, times)
-        self._append(consumer, data, rows)
+        for part in _parts(columns, key, times):
+            data, rows = encode_slice(*part)
+            self._append(consumer, data, rows)
 
     @abstractmethod
     def _append(self, consumer: int, data: pa.Buffer, rows: int) -> None:
@@ -142,6 +143,25 @@ def read_slices(path: Path, slices: list[Slice]) -> Iterator[DecodedSlice]:
         if zlib.crc32(data) != part.crc:
             raise CorruptSegmentError(str(path), f"checksum differs at byte {part.offset}")
         yield decode_slice(data)
+
+
+def _parts(
+    columns: Columns, key: pa.Array | None, times: pa.Array | None
+) -> Iterator[tuple[Columns, pa.Array | None, pa.Array | None]]:
+    """Divide records so that no column is chunked, which Arrow does with columns above 2 GB."""
+    layout, arrays = columns
+    if not any(isinstance(array, pa.ChunkedArray) for array in arrays):
+        yield columns, key, times
+        return
+    start = 0
+    for batch in pa.table(arrays, names=list(map(str, range(len(arrays))))).to_batches():
+        rows = batch.num_rows
+        yield (
+            (layout, batch.columns),
+            None if key is None else key.slice(start, rows),
+            None if times is None else times.slice(start, rows),
+        )
+        start += rows
 
 
 def encode_slice(

@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from penstock.channel.columns import decoder_for, encoder_for
+from penstock.channel.columns import RecordLayout, decoder_for, encoder_for
 from penstock.channel.segment import Segment, SegmentWriter, read_slices
 from penstock.errors import CorruptSegmentError
 
@@ -31,6 +32,24 @@ def test_each_consumer_gets_its_own_records_in_order(tmp_path: Path) -> None:
     assert records_of(path, segment, 0) == [1, 2, 3]
     assert records_of(path, segment, 1) == ["x"]
     assert (segment.rows, segment.size) == (4, path.stat().st_size)
+
+
+def test_columns_that_arrow_has_divided_become_several_slices(tmp_path: Path) -> None:
+    """Arrow divides columns of more than 2 GB."""
+    path = tmp_path / "segment.arrow"
+    writer = SegmentWriter(path, 1)
+    texts = pa.chunked_array([["a", "b"], ["c"]])
+    numbers = pa.chunked_array([[1], [2, 3]])
+    distinct = pa.array([b"k", b"l"])
+    key = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), distinct)
+    columns = (RecordLayout.TUPLE, [texts, numbers])
+    writer.write(0, columns, key, pa.array([7, 8, 9]))
+    segment = writer.finish()
+    assert segment is not None
+    assert records_of(path, segment, 0) == [("a", 1), ("b", 2), ("c", 3)]
+    slices = list(read_slices(path, segment.slices[0]))
+    assert [k for s in slices if s.key is not None for k in s.key.to_pylist()] == [b"k", b"l", b"k"]
+    assert [t for s in slices if s.times is not None for t in s.times.to_pylist()] == [7, 8, 9]
 
 
 def test_nothing_written_leaves_no_file(tmp_path: Path) -> None:
