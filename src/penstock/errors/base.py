@@ -36,9 +36,12 @@ def short_repr(value: object) -> ShortRepr:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error, also of one whose `__str__` raises."""
+    """Return the message of an error, also of one whose `__str__` raises.
+
+    Lone surrogates are escaped: no log file and no terminal takes them.
+    """
     try:
-        return str(error)
+        return str(error).encode(errors="backslashreplace").decode()
     except Exception as broken:
         return f"{type(error).__name__}, whose message raises {type(broken).__name__}"
 
