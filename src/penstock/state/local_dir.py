@@ -37,6 +37,7 @@ ENOUGH = 2 << 30
 TOKEN_BYTES = 16
 
 _OF_A_DRIVER = rf"(-[0-9a-f]{{{2 * TOKEN_BYTES}}})?(\.gone-[0-9]+-[0-9]+)?"
+_SPARK_DIRS = ("CONTAINER_ID", "LOCAL_DIRS", "SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS")
 _MOUNTS = Path("/proc/self/mountinfo")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # LMDB reports a write that had space for its beginning only as an input/output error.
@@ -67,7 +68,8 @@ class HostDir:
 
     def resolve(self) -> Path:
         """Return the path on the host of the calling process, whether it exists or not."""
-        return self._root() / self._relative
+        roots = self._roots()
+        return roots[self._choose(roots)] / self._relative
 
     def create(self) -> Path:
         """Return the path, after making sure that it is this user's and nobody else's.
@@ -75,13 +77,15 @@ class HostDir:
         Raises:
             UnsafeLocalStateDirError: every location has something of that name that is not.
         """
-        roots = self._roots()
-        first = roots.index(self._root())
+        roots, job = self._roots(), self._job
+        first = self._choose(roots)
+        if first == 0 and _is_private(f"{roots[0]}/{job}"):
+            return roots[0] / self._relative  # almost always, and before each micro-batch
         for number, root in enumerate(roots[first:], first):
             path = root / self._relative
             try:
                 with writing_to(path):
-                    make_private(root / self._job)
+                    make_private(root / job)
             except UnsafeLocalStateDirError as error:
                 logger.warning("%s", error)
                 unsafe = error
@@ -145,24 +149,22 @@ class HostDir:
         job, slash, rest = self.name.partition("/")
         return f"{job}-{self.token}{slash}{rest}" if self.token else self.name
 
-    def _root(self) -> Path:
-        """Return the location that has the directory, or the one that should get it."""
-        roots = self._roots()
-        taken = [root for root in roots if _is_private(root / self._job)]
-        if taken:
-            return taken[-1]
-        is_default = self._given() is None and self.in_memory
-        return roots[1] if is_default and not _has_space(SHARED_MEMORY) else roots[0]
+    def _choose(self, roots: tuple[Path, ...]) -> int:
+        """Return which location has the directory, or should get it."""
+        job = self._job
+        for number in reversed(range(len(roots))):
+            if _is_private(f"{roots[number]}/{job}"):
+                return number
+        is_default = self.configured is None and not os.environ.get(LOCAL_DIR_VARIABLE)
+        return int(is_default and self.in_memory and not _has_space(SHARED_MEMORY))
 
     def _roots(self) -> tuple[Path, ...]:
         """Return the locations of this host, the best first."""
-        disks = _disks(tuple(_spark_dirs()), tempfile.gettempdir(), self.in_memory)
-        first = self._given() or (SHARED_MEMORY if self.in_memory else disks[0])
-        return (first, *(disk for disk in disks if disk != first))
-
-    def _given(self) -> Path | None:
         own = os.environ.get(LOCAL_DIR_VARIABLE)
-        return Path(own).absolute() if own else self.configured
+        memory = SHARED_MEMORY if self.in_memory else None
+        first = Path(own).absolute() if own else self.configured or memory
+        spark = tuple(os.environ.get(variable, "") for variable in _SPARK_DIRS)
+        return _locations(first, spark, tempfile.gettempdir(), self.in_memory)
 
 
 _cleaned_up: set[tuple[HostDir, AttemptId]] = set()
@@ -243,7 +245,7 @@ def is_full(error: BaseException) -> bool:
 
 def choose_local_dir() -> Path:
     """Return the location that the hashmap backend uses on this host by default."""
-    return HostDir(None, "penstock")._root()
+    return HostDir(None, "penstock").resolve().parent
 
 
 def remove_attempts(directory: Path, last: str, *, spared: str = "") -> None:
@@ -262,17 +264,17 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
 
 
-def _is_own(path: Path, forbidden: int = 0) -> bool:
+def _is_own(path: Path | str, forbidden: int = 0) -> bool:
     """Whether there is a directory, not a link, that belongs to this user."""
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except OSError:
         return False
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     return is_own and not found.st_mode & forbidden
 
 
-def _is_private(path: Path) -> bool:
+def _is_private(path: Path | str) -> bool:
     return _is_own(path, forbidden=0o077)
 
 
@@ -293,31 +295,28 @@ def _has_space(path: Path) -> bool:
     return os.access(path, os.W_OK) and shutil.disk_usage(path).free >= ENOUGH
 
 
-def _spark_dirs() -> Iterator[str]:
-    """Return the directories that Spark uses for temporary files, if the environment names any.
-
-    A cluster manager removes an application's directories when it has ended.
-    """
-    environment = os.environ
-    for variable, separator in (
-        ("LOCAL_DIRS" if "CONTAINER_ID" in environment else "", ","),  # YARN's, for a container
-        ("SPARK_EXECUTOR_DIRS", os.pathsep),
-        ("SPARK_LOCAL_DIRS", ","),  # of a task: those of spark.local.dir
-    ):
-        yield from filter(None, environment.get(variable, "").split(separator))
-
-
 @lru_cache(maxsize=8)
-def _disks(spark: tuple[str, ...], temporary: str, in_memory: bool) -> tuple[Path, ...]:
-    """Return the directories for temporary files on this host, the best first.
+def _locations(
+    first: Path | None, spark: tuple[str, ...], temporary: str, in_memory: bool
+) -> tuple[Path, ...]:
+    """Return the locations of this host: the ``first``, then directories for temporary files.
 
-    Unless it may be ``in_memory``, state is kept in a file system in memory only as a last resort.
+    ``spark`` are the values of `_SPARK_DIRS`. A cluster manager removes an application's
+    directories when it has ended. Unless it may be ``in_memory``, state is kept in a file system in
+    memory only as a last resort.
     """
-    names = dict.fromkeys((*spark, temporary, "/var/tmp"))
-    found = [Path(name).absolute() for name in names if os.access(name, os.W_OK)]
+    container, yarn, executor, local = spark
+    names = [
+        *(yarn.split(",") if container else ()),  # YARN's, for a container
+        *executor.split(os.pathsep),
+        *local.split(","),  # of a task: those of spark.local.dir
+        temporary,
+        "/var/tmp",
+    ]
+    found = [Path(name).absolute() for name in names if name and os.access(name, os.W_OK)]
     if not in_memory:
         found.sort(key=_is_in_memory)
-    return tuple(found) or (Path(temporary),)
+    return tuple(dict.fromkeys((*([first] if first else []), *(found or [Path(temporary)]))))
 
 
 def _is_in_memory(path: Path) -> bool:

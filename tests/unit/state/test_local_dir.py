@@ -166,9 +166,7 @@ def locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     roots = [tmp_path / name for name in ("configured", "disk", "other-disk")]
     for root in roots:
         root.mkdir()
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{roots[1]},{roots[2]}")
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(roots[2]))
-    monkeypatch.setattr(local_dir, "_disks", lambda *_: tuple(roots[1:]))
+    monkeypatch.setattr(local_dir, "_locations", lambda *_: tuple(roots))
     return roots
 
 
