@@ -7,6 +7,8 @@ import gzip
 import json
 import lzma
 import socket
+import subprocess
+import sys
 import threading
 import tracemalloc
 import zlib
@@ -199,6 +201,43 @@ def test_an_array_of_items_without_bytes_is_refused(tmp_path: Path) -> None:
     path = avro_file(tmp_path / "array.avro", "null", count + b"\x00", 1, schema)
     with at_most(2), pytest.raises(UnreadableFileError, match="array whose items take no bytes"):
         read(reader_of(schema), path)
+
+
+LINKED: dict[str, Any] = {
+    "type": "record",
+    "name": "my.R",
+    "fields": [{"name": "n", "type": "long"}, {"name": "next", "type": ["null", "R"]}],
+}
+
+
+@pytest.mark.crash
+def test_records_inside_each_other_do_not_kill_the_process(tmp_path: Path) -> None:
+    path = avro_file(tmp_path / "deep.avro", "null", b"\x02\x02" * 200_000, 1, LINKED)
+    program = f"""
+from pathlib import Path
+from penstock.errors import UnreadableFileError
+from tests.unit.connectors.test_input_limits import LINKED, read, reader_of
+try:
+    read(reader_of(LINKED), Path({str(path)!r}))
+except UnreadableFileError as error:
+    print(error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "RecursionError" in run.stdout
+
+
+def test_records_inside_each_other_are_read(tmp_path: Path) -> None:
+    data = b"\x02\x02" * 1000 + b"\x04\x00"
+    path = avro_file(tmp_path / "chain.avro", "null", data, 1, LINKED)
+    limit = sys.getrecursionlimit()
+    (record,) = read(reader_of(LINKED), path)
+    assert sys.getrecursionlimit() == limit
+    depth = 0
+    while record["next"] is not None:
+        record, depth = record["next"], depth + 1
+    assert (depth, record["n"]) == (1000, 2)
 
 
 @pytest.mark.parametrize("length", [2**40, 2**62, -1])

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import pyarrow as pa
 
 from penstock.connectors.contracts.builder_checks import require
-from penstock.connectors.formats.avro.empty_values import reject_empty_items
+from penstock.connectors.formats.avro.schema_checks import reject_empty_items
 from penstock.connectors.formats.text_values import reject
 from penstock.errors import UnreadableFileError
 from penstock.types.traversal import identity

@@ -6,7 +6,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +19,7 @@ from penstock.connectors.files.source import FileSource
 from penstock.connectors.formats.avro import container
 from penstock.connectors.formats.avro import schema as avro
 from penstock.connectors.formats.avro.row_conversion import record_converter
+from penstock.connectors.formats.avro.schema_checks import is_recursive
 from penstock.connectors.formats.avro.validation import record_validator
 from penstock.connectors.formats.input_file import InputFile
 from penstock.connectors.formats.text_lines import StreamFormat
@@ -28,6 +31,8 @@ _DECODE_BYTES = 8 << 20
 _SAMPLE_BYTES = 1 << 20
 # Records without any bytes, of null fields only, could otherwise be without number.
 _MAX_EMPTY_RECORDS = 1 << 20
+# Enough for about two thousand records inside each other.
+_RECURSION_LIMIT = 10_000
 _BLOCK_BYTES = 1 << 16
 _MARKER = 16
 
@@ -79,7 +84,8 @@ class AvroReaderFormat(StreamFormat):
         records = self._decoded(header, blocks)
         while True:
             try:
-                chunk = list(islice(records, CHUNK_RECORDS))
+                with _deep_recursion():
+                    chunk = list(islice(records, CHUNK_RECORDS))
             except Exception as error:
                 self._raise_with_record(path, header, blocks)
                 raise UnreadableFileError(str(path), "its records", _text(error)) from error
@@ -93,7 +99,11 @@ class AvroReaderFormat(StreamFormat):
         start = container.encode_header(header.schema, "null", header.marker)
         data = b"".join(container.encode_block(b.records, b.data, header.marker) for b in blocks)
         wanted = self._schema.parsed()
-        yield from avro.fastavro().reader(io.BytesIO(start + data), wanted)
+        library = avro.fastavro()
+        # Compiled, the library has no limit: deeply nested records would overflow the stack of the
+        # process. In Python they raise RecursionError.
+        reader = library._read_py.reader if is_recursive(header.schema) else library.reader
+        yield from reader(io.BytesIO(start + data), wanted)
 
     def _raise_with_record(
         self, path: Path, header: container.Header, blocks: Sequence[container.Block]
@@ -102,11 +112,22 @@ class AvroReaderFormat(StreamFormat):
         for block in blocks:
             number = 0
             try:
-                for _ in self._decoded(header, [block]):
-                    number += 1
+                with _deep_recursion():
+                    for _ in self._decoded(header, [block]):
+                        number += 1
             except Exception as error:
                 where = f"the block at byte {block.start}, record {number + 1}"
                 raise UnreadableFileError(str(path), where, _text(error)) from error
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _plain_blocks(

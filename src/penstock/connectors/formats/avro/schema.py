@@ -17,6 +17,7 @@ def fastavro() -> Any:
     """Import the Avro library of the extra ``avro``."""
     try:
         import fastavro
+        import fastavro._read_py
         import fastavro.schema
         import fastavro.validation
         import fastavro.write

@@ -1,4 +1,4 @@
-"""Finds values in Avro schemas that take no bytes in a file."""
+"""Finds what is dangerous in the schema of an Avro file: values without bytes, and recursion."""
 
 from __future__ import annotations
 
@@ -16,6 +16,23 @@ def reject_empty_items(schema: Any) -> None:
         ValueError: if there is such an array.
     """
     _is_empty(schema, {})
+
+
+def is_recursive(schema: Any, inside: frozenset[str] = frozenset()) -> bool:
+    """Whether records of a schema may contain records of the same name, to any depth."""
+    if isinstance(schema, list):
+        return any(is_recursive(branch, inside) for branch in schema)
+    if isinstance(schema, str):
+        return _name(schema) in inside
+    if not isinstance(schema, dict):
+        return False
+    if isinstance(schema.get("name"), str):
+        inside = inside | {_name(schema["name"])}
+    fields = [f.get("type") for f in schema.get("fields") or () if isinstance(f, dict)]
+    parts = [schema.get("items"), schema.get("values"), *fields]
+    if not isinstance(schema.get("type"), str):
+        parts.append(schema.get("type"))
+    return any(is_recursive(part, inside) for part in parts)
 
 
 def _is_empty(schema: Any, named: dict[str, bool]) -> bool:
