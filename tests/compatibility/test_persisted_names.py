@@ -36,6 +36,7 @@ from penstock.connectors import collect_sink
 from penstock.connectors.acknowledging import acknowledgement_mark, received_log, seen_ids
 from penstock.connectors.acknowledging import source as acknowledging_source
 from penstock.connectors.contracts import snapshot_files
+from penstock.connectors.contracts.sink import WriterContext
 from penstock.connectors.files import committer as file_committer
 from penstock.connectors.files import enumerator as file_enumerator
 from penstock.connectors.files import finished_files, rolling_policy
@@ -51,6 +52,8 @@ from penstock.connectors.postgres.transactions import committable as postgres_co
 from penstock.connectors.postgres.transactions import ledger
 from penstock.connectors.socket import generations, ingestion_log
 from penstock.connectors.staging import staged_output
+from penstock.connectors.staging.staged_output import load_staged
+from penstock.connectors.staging.staged_values import ValuesWriter, decode_values
 from penstock.connectors.two_phase import sink as two_phase_sink
 from penstock.connectors.two_phase import transaction_register
 from penstock.datastream import CoMapFunction, CountWindow, GlobalWindow, TimeWindow
@@ -465,6 +468,22 @@ OLD_PICKLES = {
 def test_old_pickles_are_read(name: str) -> None:
     data = (Path(__file__).parents[1] / "golden" / "pickles-v1.json").read_text()
     assert pickle.loads(bytes.fromhex(json.loads(data)[name])) == OLD_PICKLES[name]
+
+
+@pytest.mark.parametrize("name", ["row", "named row"])
+def test_old_pickles_of_pending_output_are_read_for_a_declared_type(name: str) -> None:
+    data = (Path(__file__).parents[1] / "golden" / "pickles-v1.json").read_text()
+    output = bytes.fromhex(json.loads(data)[name])
+    declared = Types.ROW([Types.LONG(), Types.STRING()])
+    assert decode_values(output, declared) == [OLD_PICKLES[name]]
+
+
+def test_pending_output_of_a_declared_type_keeps_its_format(tmp_path: Path) -> None:
+    writer = ValuesWriter(WriterContext(0, 1, tmp_path, "name", Types.LONG()))
+    for value in (1, 300):
+        writer.write(value)
+    data = b"\x02\0\0\0\x04LONG\x01\0\0\0\x01\x01\x01\0\0\0\x03\xcd\x01\x2c"
+    assert load_staged(writer.stage()) == data
 
 
 # -- files --------------------------------------------------------------------------------------
