@@ -30,13 +30,15 @@ class Count(KeyedProcessFunction[Any, int, str]):
         yield f"{value} {self.count.value()}"
 
 
-def program(tmp_path: Path, submitter: WatchedSubmitter) -> StreamExecutionEnvironment:
+def program(
+    tmp_path: Path, submitter: WatchedSubmitter, backend: str = "hashmap"
+) -> StreamExecutionEnvironment:
     env = environment(
         2,
         penstock__work_dir=str(tmp_path / "work"),
         execution__checkpointing__dir=str(tmp_path / "checkpoints"),
         execution__checkpointing__interval="1 h",
-        state__backend__type="hashmap",
+        state__backend__type=backend,
         restart_strategy__type="none",
         penstock__micro_batch__max_records="10",
         penstock__micro_batch__initial_records="10",
@@ -61,7 +63,10 @@ def staged_in(directory: Path, instruction: Instruction, try_number: int) -> dic
     return found
 
 
-def test_what_a_lost_try_staged_is_removed_before_the_next_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_what_a_lost_try_staged_is_removed_before_the_next_one(
+    tmp_path: Path, backend: str
+) -> None:
     staged: set[str] = set()
     left: list[Path] = []
 
@@ -77,7 +82,7 @@ def test_what_a_lost_try_staged_is_removed_before_the_next_one(tmp_path: Path) -
                 message = "the executor is gone"
                 raise MicroBatchLostError(message)
 
-    env = program(tmp_path, Lossy())
+    env = program(tmp_path, Lossy(), backend)
     rows = FileSink.for_row_format(tmp_path / "out", Encoder.simple_string_encoder())
     sink = rows.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
     counted(env).sink_to(sink)
