@@ -50,15 +50,18 @@ class FinishedFiles:
         self._present: dict[str, FileIdentity] = {}
         """By path: those that the last listing had, or that were read since."""
         self._removed: dict[bytes, _Removed] = {}
+        self._has_unseen = False
 
     def restore(self, entries: bytes) -> None:
         """Load what a restored snapshot holds."""
+        self._has_unseen = True
         for start in range(0, len(entries), ENTRY_BYTES):
             entry = entries[start : start + ENTRY_BYTES]
             self._contents[entry[:_PATH_BYTES]] = entry[_PATH_BYTES:]
 
     def restore_path(self, path: str) -> None:
         """Load a file that a restored snapshot knows by its path only."""
+        self._has_unseen = True
         self._contents[_digest(path)] = _ANY_CONTENT
 
     def add(self, path: str, identity: FileIdentity) -> None:
@@ -95,7 +98,10 @@ class FinishedFiles:
         return any(path in self._present for path in listed)
 
     def forget_unseen(self) -> None:
-        """Forget all restored files that no listing had."""
+        """Forget all restored files that no listing had; only the first call has an effect."""
+        if not self._has_unseen:
+            return
+        self._has_unseen = False
         found = set(map(_digest, self._present))
         for digest in [digest for digest in self._contents if digest not in found]:
             self._forget(digest)

@@ -56,7 +56,8 @@ def list_files(paths: Iterable[Path]) -> Listing:
         roots.append((stat.st_dev, stat.st_ino))
         for path in _walk(root) if root.is_dir() else [str(root)]:
             try:
-                found[path] = FileIdentity.of(Path(path).stat())
+                # A Path for each file would cost more than its stat.
+                found[path] = FileIdentity.of(os.stat(path))  # noqa: PTH116
             except FileNotFoundError:
                 continue  # removed since it was listed
     return Listing(dict(sorted(found.items())), tuple(roots))
