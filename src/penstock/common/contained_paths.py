@@ -26,12 +26,12 @@ def path_inside(root: Path, name: str) -> Path:
 def counterpart(own: Path, name: str, levels: int) -> Path:
     """Return a directory that a snapshot names and that is to another job what ``own`` is to this.
 
-    It is absolute and has the same last names, this many.
+    It has the same last names, this many. What is above them is where that job's user put it.
 
     Raises:
-        UnsafeNameError: it has not.
+        UnsafeNameError: it has other names.
     """
-    path = path_inside(Path("/"), name)
-    if not Path(name).is_absolute() or path.parts[-levels:] != own.parts[-levels:]:
+    path = Path(name)
+    if "\0" in name or path.parts[-levels:] != own.parts[-levels:]:
         raise UnsafeNameError(name, "/".join(("*", *own.parts[-levels:])))
     return path

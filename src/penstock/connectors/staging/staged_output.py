@@ -193,8 +193,10 @@ def load_staged(staged: bytes) -> bytes:
     """Return on the driver what a task staged with `stage_bytes`."""
     if not staged:
         return b""
-    # The name of the file is an absolute path, which a root does not change.
-    return b"".join(read_staged(Path("/"), [_decode(staged)]))
+    output = _decode(staged)
+    # The name of the file is its whole path, because only the task knows the directory.
+    path = Path(output.name)
+    return b"".join(read_staged(path.parent, [msgspec.structs.replace(output, name=path.name)]))
 
 
 class ImmediatePublisher(SinkPublisher):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
-from penstock.common.contained_paths import counterpart, path_inside
+from penstock.common.contained_paths import counterpart
 from penstock.connectors.staging.durable_files import sync_files
 from penstock.errors import UnsafeNameError
 from penstock.ids import attempt_number, is_no_later
@@ -90,10 +90,12 @@ class StagingDirectory:
         Raises:
             UnsafeNameError: it is not.
         """
-        path = path_inside(Path("/"), name)
-        hidden, step, attempt = path.parts[-4:-1] if len(path.parts) > 4 else ("", "", "")
+        path = Path(name)
+        hidden, step, attempt, file = path.parts[-4:] if len(path.parts) > 4 else ("",) * 4
         is_staged = hidden.startswith(_HIDDEN) and attempt_number(attempt) is not None
-        if not is_staged or step != self.root.name or not Path(name).is_absolute():
+        # A sink's path itself may have dots: it is the user's.
+        is_named = step == self.root.name and file != ".." and "\0" not in name
+        if not (is_staged and is_named and path.is_absolute()):
             raise UnsafeNameError(name, f"{_HIDDEN}*/{self.root.name}/a*")
         return path, path.parents[3]
 

@@ -293,6 +293,17 @@ def test_a_bucket_below_the_sinks_path_is_accepted(tmp_path: Path, bucket: str) 
     assert [path.read_text() for path in (tmp_path / bucket).glob("part-*")] == [f"{bucket}\n"]
 
 
+def test_a_path_with_dots_is_committed_and_continued(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    sink = into(tmp_path / "a" / ".." / "out").build()
+    publisher = publisher_of(sink)
+    publisher.publish([staged(sink, 1, 0, ["a"])])
+    state = publisher.at_barrier(1, flush=False)().state
+    restored = publisher_of(sink, state)
+    commit(sink, restored.at_barrier(2, flush=True)().committables)
+    assert [path.read_text() for path in (tmp_path / "out").glob("part-*")] == ["a\n"]
+
+
 def test_a_file_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
     sink = into(tmp_path).build()
     committable = pending_part(sink)

@@ -42,7 +42,7 @@ def committable(gid: str, root: str, name: str = "rows") -> PostgresCommittable:
         ("penstock-", ""),
         (IDENTITY.gid(1, 0, "n").replace("-a1-", "-x-"), ""),
         (OTHER.gid(1, 0, "n"), "/etc"),
-        (OTHER.gid(1, 0, "n"), "/jobs/../step"),
+        (OTHER.gid(1, 0, "n"), "/jobs/step/.."),
     ],
 )
 def test_a_forged_committable_is_refused(tmp_path: Path, gid: str, root: str) -> None:

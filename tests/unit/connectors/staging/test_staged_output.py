@@ -94,9 +94,10 @@ def test_small_pending_outputs_are_joined_and_keep_their_order(directory: Stagin
 
 @pytest.mark.parametrize("data", [b"", b"few", b"x" * 100_000])
 def test_staged_bytes_reach_the_publisher(tmp_path: Path, data: bytes) -> None:
-    staged = stage_bytes(data, WriterContext(0, 1, tmp_path / "staging", "b1-0"))
-    assert load_staged(staged) == data
-    assert len(staged) < 64 * 1024
+    for directory in (tmp_path / "staging", tmp_path / ".." / tmp_path.name / "staging"):
+        staged = stage_bytes(data, WriterContext(0, 1, directory, "b1-0"))
+        assert load_staged(staged) == data
+        assert len(staged) < 64 * 1024
 
 
 def test_a_job_removes_no_files_of_another_job(directory: StagingDirectory, tmp_path: Path) -> None:

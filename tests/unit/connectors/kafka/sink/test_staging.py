@@ -290,7 +290,7 @@ def test_a_forged_file_name_is_refused(tmp_path: Path, name: str) -> None:
         list(forged.blocks())
 
 
-@pytest.mark.parametrize("root", ["/etc", "step", "/a/../step", ""])
+@pytest.mark.parametrize("root", ["/etc", "/step/..", "/step/x", ""])
 def test_a_forged_directory_of_another_job_is_refused(tmp_path: Path, root: str) -> None:
     other = TransactionalIdentity("other", "group", "topic")
     forged = encode(KafkaCommittable(other, 1, 1, 0, 1, root, [StagedRecords("passwd", 1, 1)]))
