@@ -97,6 +97,7 @@ _LOGGERS = (
     "penstock.connectors.acknowledging.receiver_loop",
     "penstock.connectors.acknowledging.source",
     "penstock.connectors.files.enumerator",
+    "penstock.connectors.files.finished_files",
     "penstock.connectors.kafka",
     "penstock.connectors.kafka.client",
     "penstock.connectors.kafka.source.broker_client",

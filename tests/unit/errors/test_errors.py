@@ -63,6 +63,8 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "RemotePathError": ("s3a://bucket/a",),
     "LocalStateDirFullError": ("/a", "why"),
     "UnsafeLocalStateDirError": ("/a", "why"),
+    "DifferentProgramError": ("count", "other.py", "no uid is the same"),
+    "PickledSnapshotError": ("/a", ("state 'x' of step 'y'",)),
     "StoppedJobError": ("count", "/savepoint", "penstock run"),
     "UnusableDirectoryError": ("execution.checkpointing.dir", "/a", "Not a directory"),
     "PortInUseError": ("spark.driver.port", 4040),

@@ -8,28 +8,30 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    settings = {
-        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
-        "SPARK_REUSE_WORKER": "1",
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "penstock.spark.daemon", "pyspark.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **settings},
-    ) as process:
-        yield process
-        process.kill()
+def daemon() -> Iterator[subprocess.Popen[bytes]]:
+    # Not in tmp_path: the path of a socket has at most 107 bytes.
+    with tempfile.TemporaryDirectory() as directory:
+        settings = {
+            "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": directory,
+            "SPARK_REUSE_WORKER": "1",
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", "penstock.spark.daemon", "pyspark.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **settings},
+        ) as process:
+            yield process
+            process.kill()
 
 
 def number(data: bytes) -> int:
