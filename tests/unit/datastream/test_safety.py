@@ -24,7 +24,12 @@ from penstock.datastream.connectors.file_system import (
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.functions import NullByteKeySelector
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.errors import InvalidJobError, StepError, UserFunctionError
+from penstock.errors import (
+    InvalidJobError,
+    NoPyFlinkNameError,
+    StepError,
+    UserFunctionError,
+)
 from penstock.ids import OperatorUid
 from penstock.job.stage.micro_batch_size import SizeLimits, next_size
 from penstock.task.layout import file_name
@@ -213,6 +218,6 @@ def test_a_missing_name_of_pyflink_is_distinguished_from_a_typo() -> None:
     from penstock.datastream import SinkFunction  # type: ignore[attr-defined]
 
     with pytest.raises(
-        AttributeError, match="SinkFunction is not in penstock: it wraps a Java sink"
+        NoPyFlinkNameError, match="SinkFunction is not in penstock: it wraps a Java sink"
     ):
         SinkFunction()
