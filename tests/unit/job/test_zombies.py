@@ -186,7 +186,8 @@ def test_a_socket_job_whose_driver_hangs_is_continued_by_another_driver(tmp_path
         with first:
             first.sendall(b"1\n2\n")
             eventually(lambda: sum(r.records_in for r in hung.micro_batches()) >= 2)
-            checkpoint(hung)
+            taken = checkpoint(hung)
+            eventually(lambda: taken in program.journal().commits_done)
             launch._launched.clear()
             job, second = start("20 ms")
             first.sendall(b"of a zombie\n" * 5)
