@@ -96,6 +96,6 @@ def _must_roll(part: list[Piece], piece: Piece, size: int, policy: RollingPolicy
 
 
 def _is_old(part: list[Piece], policy: DefaultRollingPolicy, now: float) -> bool:
-    return (now - part[0].time) * 1000 >= policy.rollover_interval or (
-        now - part[-1].time
-    ) * 1000 >= policy.inactivity_interval
+    # A piece from the future was written before the clock was set back, and must not wait.
+    age, idle = abs(now - part[0].time), abs(now - part[-1].time)
+    return age * 1000 >= policy.rollover_interval or idle * 1000 >= policy.inactivity_interval

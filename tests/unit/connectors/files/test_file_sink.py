@@ -518,6 +518,13 @@ def test_zones_are_found_by_name_and_by_offset() -> None:
         BucketAssigner.date_time_bucket_assigner(timezone_id="Nowhere")
 
 
+def test_a_part_does_not_wait_for_a_clock_that_was_set_back() -> None:
+    policy = RollingPolicy.default_rolling_policy(100, 60_000, 60_000)
+    pieces = [Piece("a", 10, 10_000.0), Piece("b", 10, 10_001.0)]
+    complete, rest = roll_at_barrier(pieces, policy, 10_002.0 - 3600, flush=False)
+    assert (complete, rest) == ([pieces], [])
+
+
 def test_parts_roll_when_they_are_old_or_idle() -> None:
     pieces = [Piece(str(at), 1, at) for at in (0.0, 5.0, 9.0, 10.0, 11.0, 16.5)]
     policy = RollingPolicy.default_rolling_policy(100, 10_000, 5_500)
