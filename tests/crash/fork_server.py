@@ -6,7 +6,6 @@ other: a session, an environment and a log of its own, and killed by what kills 
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import multiprocessing
 import os
@@ -68,6 +67,4 @@ def _run(
     # What looks at the environment when it is imported has been imported already.
     importlib.import_module("penstock.crash_points").arm_from_environment(os.environ)
     code = importlib.import_module(program).main(argument)
-    # As a process that was not forked does when it ends by itself.
-    atexit._run_exitfuncs()
     sys.exit(code)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import atexit
 import hashlib
 import logging
+import multiprocessing
+import multiprocessing.util
 import os
 import socket
 import sys
@@ -35,6 +37,7 @@ logger = logging.getLogger("penstock.job")
 
 _executions: Counter[Path] = Counter()
 _dirty: dict[Path, Journal] = {}
+_watched_exits: set[int] = set()
 
 
 def count_execution(job_dir: Path) -> int:
@@ -57,9 +60,9 @@ def this_driver(execution: int) -> DriverProcess:
 
 
 def command_digest() -> str:
-    """Return what tells this process's program and arguments from others."""
+    """Return what tells this process's program, arguments and options from others."""
     program = str(Path(sys.argv[0]).resolve()) if sys.argv[0] else ""
-    words = "\0".join([program, *sys.argv[1:]])
+    words = "\0".join([program, *sys.argv[1:], *sys.orig_argv])
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -86,19 +89,43 @@ def unreported_end(
     return ended
 
 
+def notices_exit() -> bool:
+    """Whether this process notices when it exits by itself, as results need to become clean.
+
+    Not one that was forked by something else than `multiprocessing`: it may end without any exit
+    function, and the next one has the same command.
+    """
+    if multiprocessing.parent_process() is not None:
+        return True
+    try:
+        own, parent = (
+            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (os.getpid(), os.getppid())
+        )
+    except OSError:
+        return True
+    return own != parent
+
+
 def clean_at_exit(job_dir: Path, journal: Journal) -> None:
     """Mark the result of the journal's attempt as clean when this process exits by itself."""
     _dirty[job_dir] = journal
+    if multiprocessing.parent_process() is not None and os.getpid() not in _watched_exits:
+        # A process of `multiprocessing` does not call the functions of atexit.
+        _watched_exits.add(os.getpid())
+        multiprocessing.util.Finalize(None, _mark_clean, exitpriority=0)
 
 
 @contextmanager
 def reporting_results() -> Iterator[None]:
-    """Leave results dirty if the program fails or is interrupted: it is to be started again."""
+    """Leave results dirty if another job fails or the program is interrupted.
+
+    Then it is to be started again. A program that ends by itself in another way has ended, with
+    whatever exit code: the same command is a new run.
+    """
     try:
         yield
-    except BaseException as error:
-        exits = isinstance(error, SystemExit) and not error.code
-        if not exits and not isinstance(error, JobCancelledError):
+    except (PenstockError, KeyboardInterrupt) as error:
+        if not isinstance(error, JobCancelledError):
             _dirty.clear()
         raise
 
@@ -106,7 +133,8 @@ def reporting_results() -> Iterator[None]:
 # Registered before anything that takes time at the exit, so it runs after that.
 @atexit.register
 def _mark_clean() -> None:
-    for job_dir, journal in _dirty.items():
+    while _dirty:
+        job_dir, journal = _dirty.popitem()
         try:
             if job_dir.is_dir():
                 journal.append(ResultClean(journal.attempt or "", time.time()))

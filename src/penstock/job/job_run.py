@@ -27,7 +27,13 @@ from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
 from penstock.job.attempt.inputs import close_quietly
 from penstock.job.context import JobContext
 from penstock.job.input.channel_view import ChannelView
-from penstock.job.job_result import clean_at_exit, count_execution, this_driver, unreported_end
+from penstock.job.job_result import (
+    clean_at_exit,
+    count_execution,
+    notices_exit,
+    this_driver,
+    unreported_end,
+)
 from penstock.job.job_store import JobStore
 from penstock.job.next_steps import end_message
 from penstock.job.request_server import RequestServer
@@ -119,6 +125,7 @@ class JobRun:
             ended.status.name,
         )
         self._store.journal.adopt(ended.attempt)
+        self._store.lease.adopt(ended.attempt)
         self._tidy(state)
         clean_at_exit(self._dir.path, self._store.journal)
         self._status = ended.status
@@ -214,7 +221,7 @@ class JobRun:
             self._store.lease.check()
         except errors.FencedError as fenced:
             return fenced
-        except OSError:
+        except (errors.PenstockError, OSError):
             pass  # the next attempt appends to the journal, or fails
         return None
 
@@ -334,7 +341,7 @@ class JobRun:
 
     def _record_end(self, status: JobStatus, savepoint: str | None) -> None:
         """Record the end, dirty until this process exits if a later one can find it."""
-        is_dirty = self._is_resumable and not self._is_collected
+        is_dirty = self._is_resumable and not self._is_collected and notices_exit()
         driver = this_driver(self._execution) if is_dirty else None
         self._store.record_end(status, savepoint, driver)
         if is_dirty:

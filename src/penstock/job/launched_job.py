@@ -149,7 +149,10 @@ class LaunchedJob(JobRun):
 
     def _end(self) -> None:
         failure = self._failure
-        self._clean_up(keep_connectors=failure is not None)
+        try:
+            self._clean_up(keep_connectors=failure is not None)
+        except OSError as error:
+            logger.warning("Job %r ended, but left files: %s", self._name, error)
         if failure is not None and not self._is_awaited:
             logger.error("Job %r failed: %s", self._name, failure)
         if failure is None and self._status is JobStatus.CANCELED:

@@ -61,12 +61,16 @@ class ControlFiles:
         """Move a file away, or ignore it from now on if that is impossible."""
         away = self._directory / QUARANTINE
         try:
+            if away.is_symlink():
+                message = "it leads elsewhere"
+                raise OSError(message)
             away.mkdir(exist_ok=True)
             (self._directory / name).rename(away / name)
         except FileNotFoundError:
             return
         except OSError:
             self._ignored.add(name)
+            return
         with suppress(OSError):
             _delete_oldest(list(away.iterdir()))
 

@@ -22,7 +22,7 @@ import msgspec
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.journal import Journal
 from penstock.common.text.tolerant_json import decode_json
-from penstock.errors import FencedError, JobAlreadyRunningError
+from penstock.errors import FencedError, JobAlreadyRunningError, PenstockError
 from penstock.ids import attempt_number
 
 logger = logging.getLogger("penstock.recovery")
@@ -220,6 +220,10 @@ class Lease:
                 self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
                 self._thread.start()
 
+    def adopt(self, attempt: str) -> None:
+        """Release the lease for an attempt whose driver died after the end of the job."""
+        self._attempt = attempt
+
     def job_runs(self) -> None:
         """Write that the job is not initializing any more; never raises."""
         with self._lock:
@@ -227,8 +231,8 @@ class Lease:
             try:
                 owner = read_owner(self._job_dir)
                 if owner is None or not self._is_newer(owner):
-                    self._write()
-            except OSError as error:
+                    self._renew(owner)
+            except (PenstockError, OSError) as error:
                 logger.warning("cannot renew the lease of job %s: %s", self._job_dir.key, error)
 
     def release(self) -> None:
@@ -248,14 +252,27 @@ class Lease:
                 with self._lock:
                     owner = read_owner(self._job_dir)
                     if owner is None or not self._is_newer(owner):
-                        self._write()
+                        self._renew(owner)
                         continue
                     self.lost = FencedError(self._job_dir.key, self._attempt, owner.attempt)
-            except OSError as error:
+            except FencedError as error:
+                self.lost = error
+            except (PenstockError, OSError) as error:
                 logger.warning("cannot renew the lease of job %s: %s", self._job_dir.key, error)
-            else:
-                self.on_lost(self.lost)
-                return
+                continue
+            self.on_lost(self.lost)
+            return
+
+    def _renew(self, owner: Owner | None) -> None:
+        """Write the lease again, unless another driver took the job and has ended it since."""
+        if self._journal is not None and (owner is None or self._is_late):
+            self._journal.check_tail()
+        self._write()
+
+    @property
+    def _is_late(self) -> bool:
+        # The thread wakes up a little after the interval.
+        return self._monotonic() - self._renewed > 2 * self._interval_s
 
     def _is_newer(self, owner: Owner) -> bool:
         # A lease of this process with another attempt is damaged, and is written again.

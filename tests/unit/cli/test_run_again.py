@@ -77,7 +77,7 @@ def test_a_job_whose_driver_is_killed_after_its_end_is_reported_and_not_run_agai
     ("how", "code"),
     [
         ("os.kill(os.getpid(), signal.SIGTERM)", 143),
-        ("raise OSError('the report cannot be sent')", 1),
+        ("from penstock.errors import InvalidJobError; raise InvalidJobError('next job')", 1),
     ],
     ids=["terminated", "failed"],
 )
@@ -91,6 +91,49 @@ def test_a_program_that_ends_too_early_does_not_run_its_finished_job_again(
     assert (again.returncode, again.stdout) == (0, "done\n")
     assert commands.is_counted_once()
     assert not is_dirty(commands.journal())
+
+
+@pytest.mark.crash
+def test_a_program_that_exits_by_itself_has_ended_whatever_its_exit_code(tmp_path: Path) -> None:
+    commands = Commands(tmp_path, END_ONCE.format(how="sys.exit(4)"))
+    assert commands.run().returncode == 4
+    assert not is_dirty(commands.journal())
+    assert commands.run().returncode == 0
+    assert commands.journal().attempts_so_far == 2
+
+
+@pytest.mark.crash
+def test_other_options_are_another_command(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    assert commands.run(**{CRASH_AT: CrashPoint.JOB_FINISHED}).returncode == -9
+    assert commands.run("-D", "pipeline.global-job-parameters=day:2").returncode == 0
+    assert commands.journal().attempts_so_far == 2
+
+
+@pytest.mark.crash
+def test_each_process_that_a_program_forks_runs_its_job(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    text = commands.program.read_text()
+    body = "".join(f"    {line}\n" for line in text.splitlines())
+    commands.program.write_text(
+        "import multiprocessing, os, sys\n"
+        f"def work():\n{body}\n"
+        "for _ in range(2):\n"
+        "    child = multiprocessing.get_context('fork').Process(target=work)\n"
+        "    child.start()\n"
+        "    child.join()\n"
+        "if not os.fork():\n"
+        "    work()\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "if not os.fork():\n"
+        "    work()\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    ended = commands.run()
+    assert ended.returncode == 0, ended.stderr
+    assert commands.journal().attempts_so_far == 4
 
 
 def test_a_stopped_job_is_refused_without_s_or_fresh(tmp_path: Path) -> None:

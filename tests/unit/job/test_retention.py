@@ -177,6 +177,8 @@ def test_a_checkpoint_that_the_job_fell_back_from_is_deleted_with_its_next_one(
 ) -> None:
     program = Program(tmp_path, idle_after(50), interval="1 h")
     program.settings["execution__checkpointing__num_retained"] = "2"
+    # Exactly once, the job would not fall back if the newest one's commits have started.
+    program.settings["execution__checkpointing__mode"] = "AT_LEAST_ONCE"
     job = program.launch()
     wait_for_records(job, 50)
     older, newest = checkpoint(job), checkpoint(job)

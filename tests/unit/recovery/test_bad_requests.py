@@ -11,6 +11,7 @@ from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Cancel, Checkpoint, Control
+from penstock.recovery.control_files import QUARANTINE, ControlFiles
 
 BAD = "00000000000000000001-bad"
 DONE = Answer(True, "done")
@@ -174,3 +175,15 @@ def test_answers_of_an_older_driver_are_deleted_an_hour_later(job: JobDir) -> No
     now[0] = 3601.0
     new.reply(new.submit(Cancel()), DONE)
     assert new.answer(asked) is None
+
+
+def test_a_quarantine_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    elsewhere, control = tmp_path / "elsewhere", tmp_path / "control"
+    elsewhere.mkdir()
+    control.mkdir()
+    for number in range(40):
+        (elsewhere / f"{number}.txt").touch()
+    (control / QUARANTINE).symlink_to(elsewhere)
+    (control / "1.request.json").write_text("x")
+    ControlFiles(control).quarantine("1.request.json")
+    assert len(list(elsewhere.iterdir())) == 40

@@ -321,3 +321,27 @@ def test_a_driver_that_has_started_its_job_does_not_take_it_back(tmp_path: Path)
     slow.job_runs()
     assert read_owner(job_dir) == other
     slow.release()
+
+
+def test_a_driver_that_slept_until_its_successor_had_ended_the_job_takes_no_lease(
+    job: JobDir,
+) -> None:
+    now = [0.0]
+    journal = Journal(job.storage, "count")
+    journal.state()
+    journal.append(AttemptStarted("a1", 1.0, "host", 1))
+    lost: list[FencedError] = []
+    lease = Lease(job, 0.02, journal, monotonic=lambda: now[0])
+    lease.on_lost = lost.append
+    with lease._lock:
+        lease._attempt = "a1"
+    other = Journal(job.storage, "count")
+    other.state()
+    other.append(AttemptStarted("a2", 1.0, "host", 2))
+    with pytest.raises(FencedError):
+        lease._renew(None)
+    assert not job.driver.exists()
+    lease._beat()
+    assert [error.attempt for error in lost] == ["a1"]
+    with pytest.raises(FencedError):
+        lease.check()

@@ -148,6 +148,9 @@ class Journal:
         body = _encode(entry)
         self._resolve_unsure()
         if body != self._landed:
+            if self._tail and not self._storage.exists(_path(self._tail)):
+                # Summarised by another driver, or the directory is gone, as after an unmount.
+                self._check(self._indexes(), entry.attempt)
             try:
                 self._unsure = body
                 self._storage.create(_path(self._tail + 1), body)
@@ -185,6 +188,8 @@ class Journal:
     def _check(self, indexes: list[int], attempt: str | None = None) -> None:
         if indexes and indexes[-1] > self._tail:
             raise self._fenced(attempt or self._attempt or "", indexes[-1])
+        if (indexes[-1] if indexes else 0) < self._tail:
+            raise CorruptJournalError(self._location(self._tail), "it is missing")
 
     def _fenced(self, attempt: str, index: int) -> FencedError:
         return FencedError(self._job, attempt, self._read(index).attempt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -93,7 +92,7 @@ class FinishedFiles:
         missing = [path for path in self._present if path not in listed]
         if forgets:
             # A network file system may leave out a file while others come and go.
-            for path in itertools.filterfalse(os.path.lexists, missing):
+            for path in filter(_is_gone, missing):
                 self._forget(_digest(path), path, self._present.pop(path).size)
         return any(path in self._present for path in listed)
 
@@ -143,6 +142,16 @@ class FinishedFiles:
         content = self._contents.pop(digest, _ANY_CONTENT)
         if self._checkpointed:
             self._removed[digest] = _Removed(self.snapshots, content, path, size)
+
+
+def _is_gone(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # it cannot be looked at now
+    return False
 
 
 def _digest(path: str) -> bytes:

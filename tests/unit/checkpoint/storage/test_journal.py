@@ -638,3 +638,18 @@ def test_the_end_of_a_job_is_spelled_as_it_always_was() -> None:
         assert msgspec.json.decode(data)["status"] == name
         assert msgspec.json.decode(data, type=JobEnded) == entry
     assert spelled["STOPPED"].status is JobStatus.FINISHED
+
+
+def test_a_driver_whose_directory_is_gone_for_a_while_writes_nothing_elsewhere(
+    tmp_path: Path,
+) -> None:
+    journal = taken(tmp_path / "job", "a1")
+    (tmp_path / "job").rename(tmp_path / "unmounted")
+    (tmp_path / "job").mkdir()
+    for use in (journal.state, journal.check_tail, lambda: journal.append(reserved(10))):
+        with pytest.raises(CorruptJournalError, match="it is missing"):
+            use()
+    (tmp_path / "job").rmdir()
+    (tmp_path / "unmounted").rename(tmp_path / "job")
+    journal.append(reserved(10))
+    assert open_journal(tmp_path / "job").state().highest_id == 10
