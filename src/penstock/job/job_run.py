@@ -180,7 +180,7 @@ class JobRun:
             directory = self._context.checkpoints.savepoint_directory
         if directory is None:
             message = (
-                "there is no directory for the savepoint: name one, or set "
+                "there is no directory for the savepoint: name one (-p DIRECTORY), or set "
                 "execution.checkpointing.savepoint-dir"
             )
             raise errors.CheckpointFailedError(0, message)

@@ -14,6 +14,7 @@ from penstock.recovery.ended_jobs import run_command
 logger = logging.getLogger("penstock.job")
 
 _NO_DIRECTORY = "without a checkpoint directory"
+_RESUMES = "with your other options and arguments resumes it"
 
 
 def log_start(context: JobContext, state: JournalState, restored: Path | None) -> None:
@@ -57,13 +58,16 @@ def next_step(state: JournalState, job_dir: JobDir, program: str | None) -> str:
     """Say how a job that has ended is resumed or started again."""
     ended = state.ended
     if ended is not None and ended.savepoint is not None:
-        return f"{run_command(program, '-s', ended.savepoint)} resumes it"
+        return f"{run_command(program, '-s', ended.savepoint)} {_RESUMES}"
     if not state.is_over:
         where = "from its newest checkpoint" if state.restorable else "from what it started from"
         return f"the same command resumes it {where}; --fresh starts it from scratch"
+    given = None if state.last_attempt is None else state.last_attempt.given_path
     from_scratch = "the same command starts it from scratch"
+    if given is not None:
+        from_scratch = f"the same command restores {given} again"
     retained = [c for c in state.restorable if not c.savepoint]
     if not retained:
         return from_scratch
     path = str(job_dir.from_journal_path(retained[-1].path))
-    return f"{run_command(program, '-s', path)} resumes it; {from_scratch}"
+    return f"{run_command(program, '-s', path)} {_RESUMES}; {from_scratch}"

@@ -85,7 +85,7 @@ def test_a_stopped_job_says_how_it_is_resumed(
     assert job.wait_for_end(60)
     assert lines(said, logging.INFO)[-1] == (
         "Job 'count' was stopped with a savepoint. "
-        f"Next: penstock run -s {savepoint} {ME} resumes it"
+        f"Next: penstock run -s {savepoint} {ME} with your other options and arguments resumes it"
     )
 
 
@@ -101,8 +101,23 @@ def test_a_cancelled_job_says_how_its_retained_checkpoint_is_restored(
     assert job.wait_for_end(60)
     newest = program.dir.path / program.journal().restorable[-1].path
     assert lines(said, logging.INFO)[-1] == (
-        f"Job 'count' was canceled. Next: penstock run -s {newest} {ME} resumes it; the same "
-        "command starts it from scratch"
+        f"Job 'count' was canceled. Next: penstock run -s {newest} {ME} with your other options "
+        "and arguments resumes it; the same command starts it from scratch"
+    )
+
+
+def test_a_cancelled_job_that_was_restored_says_that_its_command_restores_again(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    job = Program(tmp_path, idle_after(20)).launch()
+    savepoint = job.stop(str(tmp_path), drain=False).result(60)
+    assert job.wait_for_end(60)
+    settings = {"execution__state_recovery__path": savepoint}
+    again = Program(tmp_path, idle_after(20), settings=settings).launch()
+    again.cancel()
+    assert again.wait_for_end(60)
+    assert lines(said, logging.INFO)[-1] == (
+        f"Job 'count' was canceled. Next: the same command restores {savepoint} again"
     )
 
 
