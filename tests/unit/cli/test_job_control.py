@@ -64,10 +64,8 @@ def test_a_stopped_job_has_ended_when_the_command_returns(
     message, path = stopped.stdout.splitlines()
     assert message == "Job 'endless' is STOPPED."
     program = shlex.quote(sys.argv[0])
-    assert (
-        stopped.stderr
-        == f"Next: penstock run -s {path} {program} with your other options and arguments resumes it.\n"
-    )
+    resumes = "with your other options and arguments resumes it"
+    assert stopped.stderr == f"Next: penstock run -s {path} {program} {resumes}.\n"
     assert {operator.ended for operator in read_savepoint_metadata(Path(path)).operators} == {
         bool(drain)
     }
