@@ -356,7 +356,7 @@ class JobRun:
         try:
             self._store.tidy(ended)
         except (OSError, errors.PenstockError) as error:
-            logger.warning("Job %r ended, but left files behind: %s", self._name, error)
+            logger.warning("Job %r ended, but left files: %s", self._name, error)
 
     @property
     def _is_collected(self) -> bool:

@@ -1,4 +1,4 @@
-"""Says where a job starts, and how it goes on after its end."""
+"""Log messages of a job's start and end: what it restores, and the next step."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def _end(job: SelectedJob, request: Request, timeout: float | None, as_json: boo
 
 
 def _finish(outcome: Outcome, as_json: bool, step: str | None = None) -> None:
-    """Print the result of a request, and how the job goes on; exit."""
+    """Print the result of a request and the next step; exit."""
     if as_json or outcome.ok:
         lines = [outcome.message, *([outcome.path] if outcome.path is not None else [])]
         echo(outcome, as_json, lambda: "\n".join(lines))

@@ -1,9 +1,9 @@
-"""Generations of an ingestion log: which segments make up the log, as of who opened it last.
+"""Generations of an ingestion log: which segments make up the log since it was last opened.
 
 A driver may be suspended, replaced, and wake up again. So no driver writes into a segment that
-another one has written: whoever opens the log starts a new generation, and appends to segments with
-its number in their names. The file of a generation names the segments before these, and how many of
-their records count. What an older generation appends later is not part of the log.
+another one has written: a driver that opens the log starts a new generation, and appends to
+segments with its number in their names. The file of a generation names the segments before these,
+and how many of their records count. What an older generation appends later is not part of the log.
 
 The file of a generation is created only if absent, so of two drivers one comes first. It is locked
 while its log is open. The lock keeps *other* jobs away; a later attempt of the same job does not
