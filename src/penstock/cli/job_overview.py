@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
-from penstock.checkpoint.storage.job_dir import JobDir, checkpoint_dir_name
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir, checkpoint_dir_name
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
@@ -24,12 +24,30 @@ class DriverFacts(msgspec.Struct, frozen=True):
 
 
 class LastCheckpoint(msgspec.Struct, frozen=True):
-    """The newest completed checkpoint, even if it is deleted by now."""
+    """The newest completed checkpoint that exists; if there is none, the newest discarded one."""
 
     id: int
     completed: float
     new_bytes: int
     full_bytes: int
+    discarded: bool = False
+    """Whether it is deleted: there is nothing to restore."""
+
+
+class ShownCheckpoint(CheckpointStats, frozen=True):
+    """Statistics of a checkpoint or savepoint, and whether it still exists."""
+
+    discarded: bool = False
+    """Whether it was completed, and nothing is at its path any more."""
+
+    @classmethod
+    def of(cls, record: CheckpointStats, job: JobDir) -> ShownCheckpoint:
+        """Look whether a snapshot still exists; a checkpoint moves with the job's directory."""
+        path = record.path
+        if path is not None and not is_savepoint(record):
+            path = str(job.checkpoint_dir(record.id))
+        discarded = record.status is CheckpointStatus.COMPLETED and _is_gone(path)
+        return cls(**{**msgspec.structs.asdict(record), "path": path}, discarded=discarded)
 
 
 class JobOverview(msgspec.Struct, frozen=True):
@@ -95,7 +113,7 @@ def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview
     owner: Owner | None = getattr(driver, "owner", None)
     last = None if state is None else state.last_attempt
     history = History(job.storage)
-    last_checkpoint = _last_checkpoint(history)
+    last_checkpoint = _last_checkpoint(history, job)
     return JobOverview(
         id=job.key,
         name=job_name(job),
@@ -133,9 +151,28 @@ def is_savepoint(record: CheckpointStats) -> bool:
     return record.path is not None and Path(record.path).name != checkpoint_dir_name(record.id)
 
 
-def _last_checkpoint(history: History) -> LastCheckpoint | None:
+def _is_gone(path: str | None) -> bool:
+    if path is None:
+        return True
+    try:
+        (Path(path) / METADATA).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        pass  # it cannot be seen now, or the record is damaged
+    return False
+
+
+def _last_checkpoint(history: History, job: JobDir) -> LastCheckpoint | None:
+    newest = None
     for record in reversed(history.checkpoints()):
         if record.status is CheckpointStatus.COMPLETED and not is_savepoint(record):
+            discarded = ShownCheckpoint.of(record, job).discarded
             completed = record.triggered + record.duration_s
-            return LastCheckpoint(record.id, completed, record.new_bytes, record.full_bytes)
-    return None
+            found = LastCheckpoint(
+                record.id, completed, record.new_bytes, record.full_bytes, discarded
+            )
+            if not discarded:
+                return found
+            newest = newest or found
+    return newest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
 from penstock.job.context import JobContext
@@ -66,6 +66,8 @@ def next_step(state: JournalState, job_dir: JobDir, program: str | None) -> str:
     from_scratch = "the same command starts it from scratch"
     if given is not None:
         from_scratch = f"the same command restores {given} again"
+        if not (job_dir.from_journal_path(given) / METADATA).exists():
+            from_scratch = f"{given} is deleted, the command without it starts it from scratch"
     retained = [c for c in state.restorable if not c.savepoint]
     if not retained:
         return from_scratch

@@ -54,6 +54,7 @@ def job(tmp_path: Path) -> JobDir:
     job = job_directory(tmp_path, "count")
     steps = [PlannedStep("src", "Source", 2), PlannedStep("cnt", "Count", 3)]
     job.write_facts(JobFacts("count", 1.0, plan=steps))
+    job.storage.create("chk-1/_metadata", b"")
     history = History(job.storage)
     both = [OperatorStats("src", "Source", [STATS, STATS]), OperatorStats("cnt", "Count")]
     events = [
@@ -104,8 +105,8 @@ def test_checkpoints_are_listed_as_in_flinks_web_ui_newest_first(
         ("2", "FAILED", "periodic", "2/5"),
         ("1", "COMPLETED", "periodic", "5/5"),
     ]
-    assert lines[6].endswith("3.0 s      0 B        0 B     200 B    9.77 KB")
-    assert lines[5].endswith("1 min 0 s      0 B        0 B         -          -")
+    assert lines[6].endswith("3.0 s      0 B        0 B     200 B    9.77 KB  no")
+    assert lines[5].endswith("1 min 0 s      0 B        0 B         -          -  -")
 
 
 def test_the_latest_of_each_kind_are_shown_with_restores_and_exceptions(
@@ -115,7 +116,7 @@ def test_the_latest_of_each_kind_are_shown_with_restores_and_exceptions(
     latest = {line[:19].strip(): line[19:] for line in text.splitlines()[8:]}
     assert latest["latest completed"].endswith(f": {job.checkpoint_dir(1)}")
     assert latest["latest failed"].endswith(": expired: too slow")
-    assert latest["latest savepoint"].endswith(": /sp/savepoint-y")
+    assert latest["latest savepoint"].endswith(": /sp/savepoint-y, discarded")
     assert latest["latest restore"].startswith("attempt a3 from the beginning, ")
     assert latest["latest restore"].endswith(": boom")
     assert latest["exception"].endswith(", attempt a2, step 'Count': boom")
@@ -154,6 +155,32 @@ def test_one_checkpoint_is_shown_by_subtask_with_its_events(job: JobDir, tmp_pat
     assert "  +20 ms  Source       barrier injected" in text
     failed = penstock("checkpoints", "count", "2", "--dir", tmp_path).stdout
     assert "expired: too slow" in failed
+
+
+def test_a_snapshot_that_was_deleted_is_shown_as_discarded(job: JobDir, tmp_path: Path) -> None:
+    facts = json_of(penstock("checkpoints", "count", "--dir", tmp_path, "--json"))
+    assert {r["id"]: r["discarded"] for r in facts["checkpoints"]} == {
+        4: True,
+        3: True,
+        2: False,
+        1: False,
+    }
+    job.metadata(1).unlink()
+    text = penstock("checkpoints", "count", "--dir", tmp_path).stdout
+    row = next(line for line in text.splitlines() if line.startswith(" 1 "))
+    assert row.endswith(" yes")
+    assert f": {job.checkpoint_dir(1)}, discarded\n" in text
+    one = ("checkpoints", "count", "1", "--dir", tmp_path)
+    assert f"\n{job.checkpoint_dir(1)}, discarded\n" in penstock(*one).stdout
+    assert json_of(penstock(*one, "--json"))["discarded"] is True
+
+
+def test_a_checkpoint_is_found_after_its_job_was_moved(job: JobDir, tmp_path: Path) -> None:
+    shutil.move(job.path, tmp_path / "moved" / job.key)
+    one = ("checkpoints", "count", "1", "--dir", tmp_path / "moved", "--json")
+    found = json_of(penstock(*one))
+    there = str(tmp_path / "moved" / job.key / "chk-1")
+    assert (found["path"], found["discarded"]) == (there, False)
 
 
 def test_an_unknown_checkpoint_is_named(job: JobDir, tmp_path: Path) -> None:
@@ -206,10 +233,10 @@ def test_barrier_handling_and_in_flight_data_are_shown(overtaken: History, tmp_p
     heads = " ".join(lines[2].split())
     assert heads == (
         "ID STATUS KIND BARRIERS ACKNOWLEDGED TRIGGER TIME END TO END BLOCKED IN FLIGHT NEW SIZE "
-        "FULL SIZE"
+        "FULL SIZE DISCARDED"
     )
     assert lines[3].split()[:4] == ["5", "COMPLETED", "periodic", "unaligned"]
-    assert lines[3].endswith("3.0 s    512 B       3 KB   8.79 KB    9.77 KB")
+    assert lines[3].endswith("3.0 s    512 B       3 KB   8.79 KB    9.77 KB  yes")
 
 
 def test_one_checkpoint_is_shown_by_channel(overtaken: History, tmp_path: Path) -> None:

@@ -155,6 +155,27 @@ def test_a_checkpoint_that_outlives_cancellation_is_named(tmp_path: Path) -> Non
         end(client)
 
 
+def test_a_cancelled_job_does_not_name_the_checkpoint_that_it_was_restored_from(
+    tmp_path: Path,
+) -> None:
+    retention = "RETAIN_ON_CANCELLATION"
+    client = endless_job(
+        tmp_path, execution__checkpointing__externalized_checkpoint_retention=retention
+    )
+    try:
+        penstock("checkpoint", "trigger", "endless", "--dir", tmp_path)
+        older = json_of(penstock("cancel", "endless", "--dir", tmp_path, "--json"))["path"]
+    finally:
+        end(client)
+    client = endless_job(tmp_path, execution__state_recovery__path=older)
+    try:
+        cancelled = penstock("cancel", "endless", "--dir", tmp_path)
+    finally:
+        end(client)
+    assert cancelled.stdout == "Job 'endless' is CANCELED and retains no checkpoint.\n"
+    assert cancelled.stderr == f"Next: the same command restores {older} again.\n"
+
+
 # -- no answer ----------------------------------------------------------------------------------
 
 

@@ -74,6 +74,20 @@ def test_a_running_job_is_listed_with_its_driver_and_its_last_checkpoint(tmp_pat
     assert "No jobs in" in penstock("list", "--dir", tmp_path).stdout
 
 
+def test_a_checkpoint_that_was_deleted_is_listed_as_discarded(tmp_path: Path) -> None:
+    client = endless_job(tmp_path)
+    try:
+        penstock("checkpoint", "trigger", "endless", "--dir", tmp_path)
+        (running,) = json_of(penstock("list", "--dir", tmp_path, "--json"))
+    finally:
+        end(client)
+    (ended,) = json_of(penstock("list", "-a", "--dir", tmp_path, "--json"))
+    line = penstock("list", "-a", "--dir", tmp_path).stdout.splitlines()[1]
+    assert running["last_checkpoint"]["discarded"] is False
+    assert (ended["last_checkpoint"]["id"], ended["last_checkpoint"]["discarded"]) == (1, True)
+    assert " s ago, discarded " in line
+
+
 def test_ended_jobs_are_listed_only_with_all(tmp_path: Path) -> None:
     for status in ("FINISHED", "CANCELED", "FAILED"):
         job_directory(tmp_path, status.lower(), ended=JobStatus[status])

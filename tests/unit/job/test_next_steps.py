@@ -19,6 +19,7 @@ from tests.unit.job.counting import (
     launched,
     wait_for_lines,
 )
+from tests.unit.support import eventually
 
 ME = shlex.quote(sys.argv[0])
 
@@ -118,6 +119,26 @@ def test_a_cancelled_job_that_was_restored_says_that_its_command_restores_again(
     assert again.wait_for_end(60)
     assert lines(said, logging.INFO)[-1] == (
         f"Job 'count' was canceled. Next: the same command restores {savepoint} again"
+    )
+
+
+def test_a_cancelled_job_says_that_the_snapshot_it_had_claimed_is_deleted(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    job = Program(tmp_path, idle_after(20)).launch()
+    savepoint = job.stop(str(tmp_path), drain=False).result(60)
+    assert job.wait_for_end(60)
+    settings = {
+        "execution__state_recovery__path": savepoint,
+        "execution__state_recovery__claim_mode": "CLAIM",
+    }
+    again = Program(tmp_path, idle_after(20), settings=settings).launch()
+    eventually(lambda: not Path(savepoint).exists())
+    again.cancel()
+    assert again.wait_for_end(60)
+    assert lines(said, logging.INFO)[-1] == (
+        f"Job 'count' was canceled. Next: {savepoint} is deleted, the command without it starts "
+        "it from scratch"
     )
 
 

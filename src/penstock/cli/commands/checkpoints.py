@@ -16,22 +16,22 @@ from penstock.checkpoint.history import (
     History,
     Recovery,
 )
-from penstock.checkpoint.storage.job_dir import PlannedStep
-from penstock.cli.job_overview import JobOverview, is_savepoint
+from penstock.checkpoint.storage.job_dir import JobDir, PlannedStep
+from penstock.cli.job_overview import JobOverview, ShownCheckpoint, is_savepoint
 from penstock.cli.options import SelectedJob, job_argument, json_option
 from penstock.cli.output import clock, duration, echo, size, table, warn_unreadable
 from penstock.common.job_status import JobStatus
 from penstock.errors.base import plural
 
 _EXCEPTIONS_SHOWN = 3
-_TEXTS = ("STATUS", "KIND", "BARRIERS", "TRIGGER TIME", "FROM", "WHERE", "WHAT")
+_TEXTS = ("STATUS", "KIND", "BARRIERS", "TRIGGER TIME", "FROM", "WHERE", "WHAT", "DISCARDED")
 
 
 class JobHistory(msgspec.Struct, frozen=True):
     """The recorded history of a job, newest first."""
 
     job: JobOverview
-    checkpoints: list[CheckpointStats]
+    checkpoints: list[ShownCheckpoint]
     recoveries: list[Recovery]
     exceptions: list[ExceptionRecord]
 
@@ -55,12 +55,12 @@ def checkpoints(job: SelectedJob, checkpoint: int | None, last: int, as_json: bo
             what = "a damaged record" if history.unreadable else "no record"
             message = f"Job {job.id} has {what} of checkpoint {checkpoint}."
             raise click.ClickException(message)
-        record = _current(found, job_now)
+        record = _current(found, job_now, job.directory)
         echo(record, as_json, lambda: _one(record, steps))
         return
     facts = JobHistory(
         job_now,
-        [_current(record, job_now) for record in history.checkpoints()[::-1]],
+        [_current(record, job_now, job.directory) for record in history.checkpoints()[::-1]],
         history.recoveries()[::-1],
         history.exceptions()[::-1],
     )
@@ -68,8 +68,9 @@ def checkpoints(job: SelectedJob, checkpoint: int | None, last: int, as_json: bo
     warn_unreadable(job_now.path, {*job_now.unreadable, *history.unreadable})
 
 
-def _current(record: CheckpointStats, job: JobOverview) -> CheckpointStats:
-    """Return a pending record as failed if its attempt has ended."""
+def _current(stored: CheckpointStats, job: JobOverview, directory: JobDir) -> ShownCheckpoint:
+    """Return a pending record as failed if its attempt has ended, others as they are on disk."""
+    record = ShownCheckpoint.of(stored, directory)
     if record.status is not CheckpointStatus.PENDING:
         return record
     if job.status == JobStatus.RUNNING.name and record.attempt == job.attempt:
@@ -105,7 +106,7 @@ def _table(rows: Sequence[Mapping[str, str]], indent: str = "") -> str:
     return table(rows, [head for head in rows[0] if head not in _TEXTS], indent)
 
 
-def _row(record: CheckpointStats, steps: list[PlannedStep]) -> dict[str, str]:
+def _row(record: ShownCheckpoint, steps: list[PlannedStep]) -> dict[str, str]:
     return {
         "ID": str(record.id),
         "STATUS": record.status,
@@ -118,17 +119,18 @@ def _row(record: CheckpointStats, steps: list[PlannedStep]) -> dict[str, str]:
         "IN FLIGHT": size(record.in_flight_bytes),
         "NEW SIZE": size(record.new_bytes) if _is_completed(record) else "-",
         "FULL SIZE": size(record.full_bytes) if _is_completed(record) else "-",
+        "DISCARDED": ("yes" if record.discarded else "no") if _is_completed(record) else "-",
     }
 
 
-def _barriers(record: CheckpointStats) -> str:
+def _barriers(record: ShownCheckpoint) -> str:
     try:
         return BarrierHandling(record.barriers).label
     except ValueError:
         return record.barriers  # of another version, or damaged
 
 
-def _acknowledged(record: CheckpointStats, steps: list[PlannedStep]) -> str:
+def _acknowledged(record: ShownCheckpoint, steps: list[PlannedStep]) -> str:
     """Return how many of the job's subtasks have acknowledged."""
     planned = {step.uid: step.parallelism for step in steps}
     uids = [operator.uid for operator in record.operators]
@@ -157,12 +159,16 @@ def _latest(facts: JobHistory) -> list[str]:
     return lines
 
 
-def _is_completed(record: CheckpointStats) -> bool:
+def _is_completed(record: ShownCheckpoint) -> bool:
     return record.status is CheckpointStatus.COMPLETED
 
 
-def _where(record: CheckpointStats) -> str:
-    return f"{record.id}, {clock(record.triggered)}: {record.path}"
+def _where(record: ShownCheckpoint) -> str:
+    return f"{record.id}, {clock(record.triggered)}: {_path(record)}"
+
+
+def _path(record: ShownCheckpoint) -> str:
+    return f"{record.path}{', discarded' if record.discarded else ''}"
 
 
 def _restore(recovery: Recovery) -> list[str]:
@@ -191,7 +197,7 @@ def _restore(recovery: Recovery) -> list[str]:
 # -- one checkpoint -----------------------------------------------------------------------------
 
 
-def _one(record: CheckpointStats, steps: list[PlannedStep]) -> str:
+def _one(record: ShownCheckpoint, steps: list[PlannedStep]) -> str:
     is_pending = record.status is CheckpointStatus.PENDING
     took = f"{'has taken' if is_pending else 'took'} {duration(record.duration_s)}"
     barriers = _barriers(record)
@@ -207,7 +213,7 @@ def _one(record: CheckpointStats, steps: list[PlannedStep]) -> str:
         full, new = size(record.full_bytes), size(record.new_bytes)
         in_flight = record.in_flight_bytes
         flight = f", {size(in_flight)} in flight" if in_flight else ""
-        lines += [f"{full} in all, {new} of them new{flight}", record.path]
+        lines += [f"{full} in all, {new} of them new{flight}", _path(record)]
     for operator in record.operators:
         if not operator.stats:
             continue  # chained to another operator, which has the statistics of both

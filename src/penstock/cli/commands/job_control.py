@@ -125,10 +125,11 @@ def _end(job: SelectedJob, request: Request, timeout: float | None, as_json: boo
     if not answer.ok:
         _finish(Outcome(job.id, False, answer.message), as_json)
     ended = client.await_end()
-    path, ok = answer.path, ended.is_over
+    path, ok, what = answer.path, ended.is_over, ""
     if isinstance(request, Cancel):
         path, ok = _retained_checkpoint(job.directory), ended.status == JobStatus.CANCELED.name
-    message = f"Job {job.name!r} is {ended.status}."
+        what = " and retains no checkpoint" if ok and path is None else ""
+    message = f"Job {job.name!r} is {ended.status}{what}."
     facts = job.directory.read_facts()
     program = None if facts is None else facts.program
     step = next_step(_journal(job.directory), job.directory, program) if ok else None
@@ -148,7 +149,8 @@ def _finish(outcome: Outcome, as_json: bool, step: str | None = None) -> None:
 
 
 def _retained_checkpoint(job: JobDir) -> str | None:
-    retained = [c for c in _journal(job).completed if not c.savepoint]
+    """Return the newest checkpoint that the run retains; one that it was restored from is not."""
+    retained = [c for c in _journal(job).restorable if not c.savepoint]
     return str(job.from_journal_path(retained[-1].path)) if retained else None
 
 

@@ -60,7 +60,8 @@ def list_jobs(
 def _row(job: JobOverview, now: float) -> dict[str, str]:
     last = "-"
     if (checkpoint := job.last_checkpoint) is not None:
-        last = f"{checkpoint.id}, {ago(checkpoint.completed, now)}, {size(checkpoint.full_bytes)}"
+        what = "discarded" if checkpoint.discarded else size(checkpoint.full_bytes)
+        last = f"{checkpoint.id}, {ago(checkpoint.completed, now)}, {what}"
     return {
         "ID": job.id,
         "NAME": job.name,
