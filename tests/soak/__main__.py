@@ -137,11 +137,12 @@ def measure(driver: int, directory: Path) -> dict[str, float]:
             found[f"memory of the {name}, MB"] += private / 1024
             found["open files"] += len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
     for name in ("checkpoints", "work", "local"):
-        files = list((directory / name).rglob("*"))
-        found["files on disk"] += len(files)
-        for path in files:
-            with contextlib.suppress(OSError):
-                found["disk, MB"] += path.lstat().st_size / 1e6
+        # Not by rglob, which fails if a directory is deleted meanwhile.
+        for place, _, names in os.walk(directory / name):
+            found["files on disk"] += len(names)
+            for file in names:
+                with contextlib.suppress(OSError):
+                    found["disk, MB"] += Path(place, file).lstat().st_size / 1e6
     recent = History(JobDir(directory / "checkpoints", JobKey(JOB)).storage).checkpoints()[-40:]
     done = [
         one
