@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,56 @@ from penstock.cli.job_overview import JobOverview, job_name, overview
 from penstock.common.config.checkpoint_options import CHECKPOINT_DIR
 from penstock.common.config.configuration_file import global_configuration, load_configuration
 from penstock.common.config.known_options import check_option, overlay
+from penstock.common.config.locations import parse_location
+from penstock.common.config.option_kinds import LOCAL_PATH
 from penstock.common.config.recovery_options import HEARTBEAT_TIMEOUT
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.errors import ConfigurationError
 from penstock.ids import JobKey
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def as_path(
+    ctx: click.Context | None,
+    param: click.Parameter | None,
+    value: str | None,
+    *,
+    hint: str | None = None,
+    parse: Callable[[str], Path] = parse_location,
+) -> Path | None:
+    """Return the absolute path that an option or argument names; a callback of click.
+
+    Raises:
+        click.BadParameter: it names a place that is not supported.
+    """
+    if value is None:
+        return None
+    try:
+        return parse(value)
+    except ValueError:
+        message = f"{value!r} is not {LOCAL_PATH.expected}"
+        raise click.BadParameter(message, ctx, param, hint) from None
+
+
+def as_sent_path(
+    ctx: click.Context | None, param: click.Parameter | None, value: str | None
+) -> Path | None:
+    """Return the same as `as_path`, and refuse what cannot be written in a request or journal."""
+    return as_path(ctx, param, value, parse=LOCAL_PATH.parse)
+
+
+def as_directory(
+    ctx: click.Context | None, param: click.Parameter | None, value: str | None
+) -> Path | None:
+    """Return the same as `as_path`, and refuse a file."""
+    path = as_path(ctx, param, value)
+    if path is not None and path.is_file():
+        message = f"{str(path)!r} is a file"
+        raise click.BadParameter(message, ctx, param)
+    return path
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,7 +100,7 @@ class CommandSettings:
             )
             raise ConfigurationError(message)
         timeout = read(configuration, HEARTBEAT_TIMEOUT)
-        return cls(directory.absolute(), timeout.total_seconds())
+        return cls(directory, timeout.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +122,8 @@ class SelectedJob:
             AmbiguousJobError: several jobs have this name.
         """
         path = Path(job).absolute()
+        if _URL.match(job):
+            path = as_path(None, None, job, hint="JOB") or path
         if ("/" in job or directory is None) and (path / "journal").is_dir():
             settings = CommandSettings.read(defines, config, path.parent)
             return cls(JobDir(path.parent, JobKey(path.name)), settings.heartbeat_timeout_s)
@@ -127,9 +175,12 @@ def settings_options(command: F) -> F:
 
 def directory_options(command: F) -> F:
     """Add --dir, -D and -c."""
-    directory = click.Path(file_okay=False, path_type=Path)
     return click.option(
-        "--dir", "directory", type=directory, help="Checkpoint directory, if no setting names it."
+        "--dir",
+        "directory",
+        callback=as_directory,
+        metavar="DIRECTORY",
+        help="Checkpoint directory, if no setting names it.",
     )(settings_options(command))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.exit_codes import ExitCode
-from penstock.cli.options import json_option
+from penstock.cli.options import as_path, json_option
 from penstock.cli.output import clock, duration, echo, size, table
 from penstock.cli.snapshot_facts import (
     METADATA,
@@ -26,7 +26,7 @@ _NUMBERS = ("SUBTASK", "ENTRIES", "SIZE")
 
 
 @click.command("inspect")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", callback=as_path)
 @click.option(
     "--metadata-only", is_flag=True, help="Read only the metadata: no checksums, no state names."
 )
@@ -37,7 +37,7 @@ def inspect_snapshot(path: Path, metadata_only: bool, as_json: bool) -> None:
     PATH is its directory, or the _metadata in it. The exit code is 1 if a file is damaged.
     """
     try:
-        found = inspect(path.absolute(), with_files=not metadata_only)
+        found = inspect(path, with_files=not metadata_only)
     except (FileNotFoundError, NotADirectoryError):
         message = f"{path} is not a checkpoint or savepoint: it has no _metadata"
         raise click.BadParameter(message, param_hint="PATH") from None

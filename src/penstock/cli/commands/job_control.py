@@ -16,13 +16,14 @@ from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import (
     JOB_HELP,
     SelectedJob,
+    as_path,
+    as_sent_path,
     directory_options,
     job_argument,
     json_option,
     timeout_option,
 )
 from penstock.cli.output import echo
-from penstock.common.config.option_kinds import LOCAL_PATH
 from penstock.common.job_status import JobStatus
 from penstock.job.next_steps import next_step
 from penstock.recovery.control import Cancel, Checkpoint, Request, Savepoint, Stop
@@ -43,18 +44,24 @@ class Outcome(msgspec.Struct, frozen=True):
 @click.command()
 @job_argument
 @click.option("--drain", is_flag=True, help="End as if all sources had reached their end.")
-@click.option("-p", "--savepoint-path", metavar="DIR", help="Directory of the savepoint.")
+@click.option(
+    "-p",
+    "--savepoint-path",
+    callback=as_sent_path,
+    metavar="DIR",
+    help="Directory of the savepoint.",
+)
 @timeout_option
 @json_option
 def stop(
     job: SelectedJob,
     drain: bool,
-    savepoint_path: str | None,
+    savepoint_path: Path | None,
     timeout: float | None,
     as_json: bool,
 ) -> None:
     """Write a savepoint, then end JOB. Waits until the job has ended."""
-    _end(job, Stop(drain, _local(savepoint_path, "--savepoint-path")), timeout, as_json)
+    _end(job, Stop(drain, _text(savepoint_path)), timeout, as_json)
 
 
 @click.command()
@@ -77,15 +84,21 @@ def cancel(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
 """
 )
 @click.argument("job", required=False)
-@click.argument("target", metavar="[DIR]", required=False)
-@click.option("--dispose", "disposed", metavar="PATH", help="Delete this savepoint instead.")
+@click.argument("target", metavar="[DIR]", callback=as_sent_path, required=False)
+@click.option(
+    "--dispose",
+    "disposed",
+    callback=as_path,
+    metavar="PATH",
+    help="Delete this savepoint instead.",
+)
 @directory_options
 @timeout_option
 @json_option
 def savepoint(
     job: str | None,
-    target: str | None,
-    disposed: str | None,
+    target: Path | None,
+    disposed: Path | None,
     directory: Path | None,
     defines: tuple[str, ...],
     config: Path | None,
@@ -97,12 +110,11 @@ def savepoint(
         msg = "give either JOB, or --dispose PATH"
         raise click.UsageError(msg)
     if disposed is not None:
-        path = _local(disposed, "--dispose") or ""
-        dispose(Path(path), directory)
-        _finish(Outcome("", True, "The savepoint is deleted.", path), as_json)
+        dispose(disposed, directory)
+        _finish(Outcome("", True, "The savepoint is deleted.", str(disposed)), as_json)
     if job is not None:
         selected = SelectedJob.find(job, defines, config, directory)
-        _request(selected, Savepoint(_local(target, "DIR")), timeout, as_json)
+        _request(selected, Savepoint(_text(target)), timeout, as_json)
 
 
 @click.command()
@@ -154,16 +166,9 @@ def _retained_checkpoint(job: JobDir) -> str | None:
     return str(job.from_journal_path(retained[-1].path)) if retained else None
 
 
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
 def _journal(job: JobDir) -> JournalState:
     return Journal(job.storage, job.key).state()
-
-
-def _local(path: str | None, hint: str) -> str | None:
-    """Return an absolute path: the driver may work in another directory."""
-    if path is None:
-        return None
-    try:
-        return str(LOCAL_PATH.parse(path))
-    except ValueError:
-        message = f"{path!r} is not {LOCAL_PATH.expected}"
-        raise click.BadParameter(message, param_hint=hint) from None

@@ -14,7 +14,7 @@ import click
 
 from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode
-from penstock.cli.options import overrides_of, settings_options
+from penstock.cli.options import as_sent_path, overrides_of, settings_options
 from penstock.cli.program import (
     penstock_logs,
     pyflink_option,
@@ -44,7 +44,11 @@ from penstock.recovery.supervisor import Heartbeat, Supervisor, report_to_superv
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @settings_options
 @click.option(
-    "-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint or a checkpoint."
+    "-s",
+    "--from-savepoint",
+    callback=as_sent_path,
+    metavar="PATH",
+    help="Start from a savepoint or a checkpoint.",
 )
 @click.option(
     "-n",
@@ -68,7 +72,7 @@ def run(
     args: tuple[str, ...],
     defines: tuple[str, ...],
     config: Path | None,
-    from_savepoint: str | None,
+    from_savepoint: Path | None,
     allow_non_restored_state: bool,
     claim_mode: str | None,
     fresh: bool,
@@ -84,7 +88,7 @@ def run(
     resumed; a second Ctrl-C ends it at once.
     """
     flags = {
-        RESTORE_PATH.key: from_savepoint,
+        RESTORE_PATH.key: None if from_savepoint is None else str(from_savepoint),
         IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
         CLAIM_MODE.key: claim_mode,
         FRESH.key: "true" if fresh else None,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Generic, TypeVar
-from urllib.parse import unquote, urlsplit
 
+from penstock.common.config.locations import ON_HOST, SHARED, parse_location
 from penstock.common.text.durations import parse_duration
 from penstock.common.text.java_numbers import double_text
 from penstock.common.text.memory_sizes import parse_memory_size
@@ -105,20 +105,11 @@ def _parse_duration(value: object) -> timedelta:
     return parse_duration(_parse_text(value))
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
-def _parse_local_path(value: object) -> Path:
-    text = str(value) if isinstance(value, Path) else _parse_text(value).strip()
-    if _SCHEME.match(text):
-        parts = urlsplit(text)
-        if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
-            raise ValueError(value)
-        text = unquote(parts.path)
-    if not text:
-        raise ValueError(value)
-    path = Path(text).absolute()
+def _parse_path(value: object) -> Path:
+    path = parse_location(str(value) if isinstance(value, Path) else _parse_text(value).strip())
     # Journal and metadata name paths, and are UTF-8; a UnicodeEncodeError is a ValueError.
     str(path).encode()
     return path
@@ -141,15 +132,8 @@ POSITIVE_DURATION = _checked(
     lambda duration: duration > timedelta(),
 )
 NON_NEGATIVE_DURATION = at_least(timedelta(), 'a duration such as "0 ms" or "10 s"')
-LOCAL_PATH = OptionKind(
-    "a path in a file system that driver and executors share, in UTF-8, plain or as file:// "
-    "(object stores such as s3:// are not in this version)",
-    _parse_local_path,
-)
-HOST_PATH = OptionKind(
-    "a path on the local disks of a host, plain or as file:// (not s3:// or other object stores)",
-    _parse_local_path,
-)
+LOCAL_PATH = OptionKind(SHARED, _parse_path)
+HOST_PATH = OptionKind(ON_HOST, _parse_path)
 DIRECTORY_NAME = _checked(
     "up to 128 letters, digits, '-', '_' and '.', a letter or digit first",
     _parse_text,
