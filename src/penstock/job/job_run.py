@@ -42,6 +42,7 @@ from penstock.recovery.control import Control
 from penstock.recovery.lease import Silent, refuse_second_driver
 from penstock.recovery.restart_strategy import (
     GiveUp,
+    History,
     NoRestart,
     Restart,
     decide_restart,
@@ -74,7 +75,7 @@ class JobRun:
         self._requests = (
             RequestServer(control, self, self._store.lease) if self._is_resumable else None
         )
-        self._restarts: list[Restart] = []
+        self._restarts = History()
         self._running: RunningAttempt | None = None
         self._end_requested = threading.Event()
         self._killed = self._cancelled = self._suspended = False
@@ -286,8 +287,8 @@ class JobRun:
                 self._fail(failure)
                 return False
             if decision.counts:
-                restart_at = now + decision.seconds
-                self._restarts.append(Restart(now, restart_at, fingerprint_of(failure)))
+                restart = Restart(now, now + decision.seconds, fingerprint_of(failure))
+                self._restarts = self._context.restart.after(self._restarts, restart)
             logger.warning(
                 "Job %r failed and restarts in %.1f s: %s", self._name, decision.seconds, reason
             )

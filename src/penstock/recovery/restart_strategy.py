@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -42,20 +43,58 @@ class GiveUp:
     reason: str
 
 
-History = Sequence[Restart]
+@dataclass(frozen=True, slots=True)
+class History:
+    """What later decisions need of the counted restarts of a driver, however many there were."""
+
+    restarts: int = 0
+    last: Restart | None = None
+    identical: int = 0
+    """How many of the newest restarts in a row have the fingerprint of the last."""
+    in_a_row: int = 0
+    """How many there were since the job last ran for long enough to count from zero again."""
+    failures: tuple[float, ...] = ()
+    """When the job failed, as far back as a failure rate is measured; newest last."""
+
+
 Random = Callable[[], float]
 
 
 class RestartStrategy(ABC):
     """Decides about one failure from the restarts before it; has no state."""
 
+    @property
+    def quiet_s(self) -> float:
+        """How long a job must run without a failure so that restarts are counted from zero."""
+        return math.inf
+
+    @property
+    def rate_interval_s(self) -> float:
+        """How long failures are remembered one by one."""
+        return 0.0
+
     @abstractmethod
     def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
-        """Decide about a failure that happens now.
+        """Decide about a failure that happens now; `random` returns numbers from 0 to 1."""
 
-        `history` has the counted restarts of this driver, oldest first; `random` returns numbers
-        from 0 to 1.
-        """
+    def after(self, history: History, restart: Restart) -> History:
+        """Return the history after one more counted restart."""
+        last, failed_at = history.last, restart.failed_at
+        is_identical = last is not None and last.fingerprint == restart.fingerprint
+        recent = (f for f in history.failures if failed_at - f <= self.rate_interval_s)
+        return History(
+            restarts=history.restarts + 1,
+            last=restart,
+            identical=history.identical + 1 if is_identical else 1,
+            in_a_row=self.in_a_row(history, failed_at) + 1,
+            failures=(*recent, failed_at) if self.rate_interval_s else (),
+        )
+
+    def in_a_row(self, history: History, now: float) -> int:
+        """Return how many restarts in a row there were before a failure that happens now."""
+        last = history.last
+        is_quiet = last is not None and now - last.restart_at >= self.quiet_s
+        return 0 if is_quiet else history.in_a_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +116,7 @@ class FixedDelay(RestartStrategy):
     delay_s: float
 
     def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
-        if len(history) < self.attempts:
+        if history.restarts < self.attempts:
             return RestartAfter(self.delay_s)
         return GiveUp(f"{options.FIXED_DELAY_ATTEMPTS.key} allows {_restarts(self.attempts)}")
 
@@ -90,9 +129,12 @@ class FailureRate(RestartStrategy):
     interval_s: float
     delay_s: float
 
+    @property
+    def rate_interval_s(self) -> float:
+        return self.interval_s
+
     def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
-        few = len(history) < self.max_failures
-        if few or now - history[-self.max_failures].failed_at > self.interval_s:
+        if sum(now - f <= self.interval_s for f in history.failures) < self.max_failures:
             return RestartAfter(self.delay_s)
         return GiveUp(
             f"{self.max_failures + 1} failures within {self.interval_s:g} s, and "
@@ -114,21 +156,18 @@ class ExponentialDelay(RestartStrategy):
     reset_after_s: float
     attempts: int | None
 
+    @property
+    def quiet_s(self) -> float:
+        return self.reset_after_s
+
     def decide(self, history: History, now: float, random: Random) -> RestartAfter | GiveUp:
-        if history and history[-1].failed_at <= now <= history[-1].restart_at:
-            return RestartAfter(history[-1].restart_at - now, counts=False)
-        before = self._restarts_in_a_row(history, now)
+        last = history.last
+        if last is not None and last.failed_at <= now <= last.restart_at:
+            return RestartAfter(last.restart_at - now, counts=False)
+        before = self.in_a_row(history, now)
         if self.attempts is not None and before >= self.attempts:
             return GiveUp(f"{options.ATTEMPTS_BEFORE_RESET.key} allows {_restarts(self.attempts)}")
         return RestartAfter(self._backoff(before, random))
-
-    def _restarts_in_a_row(self, history: History, now: float) -> int:
-        failures = [*(restart.failed_at for restart in history), now]
-        in_a_row = 0
-        for restart, next_failure in zip(history, failures[1:], strict=True):
-            quiet = next_failure - restart.restart_at
-            in_a_row = 0 if quiet >= self.reset_after_s else in_a_row + 1
-        return in_a_row
 
     def _backoff(self, restarts: int, random: Random) -> float:
         backoff = self.initial_s
@@ -159,11 +198,9 @@ def decide_restart(
         if cause.is_permanent:
             return GiveUp(f"a restart cannot repair {type(cause).__name__}")
     fingerprint = fingerprint_of(error)
-    identical = 1
-    for restart in reversed(history):
-        if restart.fingerprint != fingerprint:
-            break
-        identical += 1
+    last = history.last
+    is_same = last is not None and last.fingerprint == fingerprint
+    identical = history.identical + 1 if is_same else 1
     if fingerprint and 0 < max_identical <= identical:
         return GiveUp(
             f"the same failure, of the same data, ended {identical} attempts in a row, and "

@@ -22,7 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
-from penstock.recovery.restart_strategy import GiveUp, Restart, RestartAfter, RestartStrategy
+from penstock.recovery.restart_strategy import (
+    GiveUp,
+    History,
+    Restart,
+    RestartAfter,
+    RestartStrategy,
+)
 
 logger = logging.getLogger("penstock.recovery")
 
@@ -48,7 +54,7 @@ def decide_after_exit(
     *,
     stop_requested: bool,
     strategy: RestartStrategy,
-    history: Sequence[Restart],
+    history: History,
     now: float,
     random: Callable[[], float],
 ) -> ExitWith | RestartAfter | GiveUp:
@@ -166,7 +172,7 @@ class Supervisor:
         The first Ctrl-C, SIGTERM or SIGHUP requests the driver to stop, the second to stop at once,
         the third kills it.
         """
-        history: list[Restart] = []
+        history = History()
         attempt = 1
         died: float | None = None
         with self._signals():
@@ -193,7 +199,7 @@ class Supervisor:
                     self.say(f"{what}; it is not started again: {decision.reason}")
                     return _FAILED
                 if decision.counts:
-                    history.append(Restart(now, now + decision.seconds))
+                    history = self.strategy.after(history, Restart(now, now + decision.seconds))
                 attempt += 1
                 self.say(f"{what}, attempt {attempt} in {decision.seconds:.1f} s")
                 received = self._sleep(now + decision.seconds)

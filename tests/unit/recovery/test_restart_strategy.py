@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterable
+from functools import reduce
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +33,7 @@ from penstock.recovery.restart_strategy import (
     FailureRate,
     FixedDelay,
     GiveUp,
+    History,
     NoRestart,
     Restart,
     RestartAfter,
@@ -45,7 +50,7 @@ def middle() -> float:
 
 def play(strategy: RestartStrategy, failures: list[float]) -> list[float | None]:
     """Return the delay decided at each failure, None where it gave up."""
-    history: list[Restart] = []
+    history = History()
     delays: list[float | None] = []
     for now in failures:
         decision = strategy.decide(history, now, middle)
@@ -54,8 +59,12 @@ def play(strategy: RestartStrategy, failures: list[float]) -> list[float | None]
             break
         delays.append(decision.seconds)
         if decision.counts:
-            history.append(Restart(now, now + decision.seconds))
+            history = strategy.after(history, Restart(now, now + decision.seconds))
     return delays
+
+
+def history_of(strategy: RestartStrategy, restarts: Iterable[Restart]) -> History:
+    return reduce(strategy.after, restarts, History())
 
 
 def strategy_of(pairs: dict[str, object], *, checkpointing: bool = True) -> RestartStrategy:
@@ -140,7 +149,7 @@ def test_a_first_delay_above_the_longest_is_refused() -> None:
 
 
 def test_no_restart_gives_up_and_names_the_key() -> None:
-    decision = NoRestart().decide([], 0.0, middle)
+    decision = NoRestart().decide(History(), 0.0, middle)
     assert isinstance(decision, GiveUp)
     assert "restart-strategy.type" in decision.reason
 
@@ -198,19 +207,22 @@ def test_jitter_stays_within_its_part_and_the_bounds(
     drawn: float, restarts: int, delay: float
 ) -> None:
     strategy = ExponentialDelay(1.0, 10.0, 2.0, 0.1, 100.0, None)
-    history = [Restart(20.0 * n, 20.0 * n + 10) for n in range(restarts)]
+    before = (Restart(20.0 * n, 20.0 * n + 10) for n in range(restarts))
+    history = history_of(strategy, before)
     decision = strategy.decide(history, 20.0 * restarts, lambda: drawn)
     assert isinstance(decision, RestartAfter)
     assert decision.seconds == pytest.approx(delay)
 
 
 def test_years_of_failures_overflow_nothing() -> None:
-    history = [Restart(2.0 * n, 2.0 * n + 1) for n in range(50_000)]
+    before = (Restart(2.0 * n, 2.0 * n + 1) for n in range(50_000))
+    history = history_of(EXPONENTIAL, before)
     assert EXPONENTIAL.decide(history, 100_001.0, middle) == RestartAfter(10.0)
 
 
 def test_a_clock_that_was_set_back_does_not_swallow_a_failure() -> None:
-    decision = EXPONENTIAL.decide([Restart(1000.0, 1001.0)], 10.0, middle)
+    history = history_of(EXPONENTIAL, [Restart(1000.0, 1001.0)])
+    decision = EXPONENTIAL.decide(history, 10.0, middle)
     assert decision == RestartAfter(2.0)
 
 
@@ -224,14 +236,42 @@ def test_every_delay_lies_between_the_first_and_the_longest(
     gaps: list[float], jitter: float, drawn: float, multiplier: float
 ) -> None:
     strategy = ExponentialDelay(1.0, 30.0, multiplier, jitter, 100.0, None)
-    history: list[Restart] = []
+    history = History()
     now = 0.0
     for gap in gaps:
         decision = strategy.decide(history, now, lambda: drawn)
         assert isinstance(decision, RestartAfter)
         assert 1.0 <= decision.seconds <= 30.0
-        history.append(Restart(now, now + decision.seconds))
-        now = history[-1].restart_at + 0.001 + gap
+        history = strategy.after(history, Restart(now, now + decision.seconds))
+        now += decision.seconds + 0.001 + gap
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        FixedDelay(2**31 - 1, 0.0),
+        FailureRate(1_000, 60.0, 0.0),
+        ExponentialDelay(1.0, 30.0, 1.5, 0.0, 100.0, None),
+    ],
+)
+def test_the_history_of_a_job_that_fails_forever_stays_small(strategy: RestartStrategy) -> None:
+    sizes = []
+    history = History()
+    for number in range(10_000):
+        restart = Restart(10.0 * number, 10.0 * number + 1, f"failure {number % 3}")
+        history = strategy.after(history, restart)
+        sizes.append(len(pickle.dumps(history)))
+    assert history.restarts == 10_000
+    assert max(sizes) < 1_000
+
+
+def test_failures_are_counted_exactly_however_many_there_were() -> None:
+    restarts = [Restart(2.0 * n, 2.0 * n + 1) for n in range(30_000)]
+    for strategy in (FixedDelay(30_001, 0.0), ExponentialDelay(1.0, 9.0, 1.5, 0.0, 9.0, 30_001)):
+        history = history_of(strategy, restarts)
+        assert isinstance(strategy.decide(history, 60_000.5, middle), RestartAfter)
+        one_more = strategy.after(history, Restart(60_000.5, 60_001.5))
+        assert isinstance(strategy.decide(one_more, 60_003.0, middle), GiveUp)
 
 
 @pytest.mark.parametrize(
@@ -252,27 +292,26 @@ def test_every_delay_lies_between_the_first_and_the_longest(
     ],
 )
 def test_what_comes_again_is_not_restarted(error: PenstockError) -> None:
-    decision = decide_restart(FixedDelay(9, 1.0), error, [], 0.0, middle)
+    decision = decide_restart(FixedDelay(9, 1.0), error, History(), 0.0, middle)
     assert isinstance(decision, GiveUp)
     assert type(error).__name__ in decision.reason
     wrapper = PenstockError("wrapped")
     wrapper.__cause__ = error
-    assert decide_restart(FixedDelay(9, 1.0), wrapper, [], 0.0, middle) == decision
+    assert decide_restart(FixedDelay(9, 1.0), wrapper, History(), 0.0, middle) == decision
 
 
 @pytest.mark.parametrize("kind", ["failed", "unknown"])
 def test_a_commit_that_may_succeed_later_is_left_to_the_strategy(kind: str) -> None:
     error = CommitFailedError("topic", kind, 1, "no broker answers")
-    assert decide_restart(FixedDelay(1, 2.0), error, [], 0.0, middle) == RestartAfter(2.0)
+    assert decide_restart(FixedDelay(1, 2.0), error, History(), 0.0, middle) == RestartAfter(2.0)
 
 
 def test_any_other_error_is_left_to_the_strategy() -> None:
     error = PenstockError("a lost worker")
     error.__cause__ = error
-    assert decide_restart(FixedDelay(1, 2.0), error, [], 0.0, middle) == RestartAfter(2.0)
-    assert isinstance(
-        decide_restart(FixedDelay(1, 2.0), error, [Restart(0.0, 2.0)], 9.0, middle), GiveUp
-    )
+    assert decide_restart(FixedDelay(1, 2.0), error, History(), 0.0, middle) == RestartAfter(2.0)
+    once = history_of(FixedDelay(1, 2.0), [Restart(0.0, 2.0)])
+    assert isinstance(decide_restart(FixedDelay(1, 2.0), error, once, 9.0, middle), GiveUp)
 
 
 def failure(fingerprint: str) -> UserFunctionError:
@@ -281,14 +320,15 @@ def failure(fingerprint: str) -> UserFunctionError:
 
 def attempts_until_the_end(failures: list[PenstockError], limit: int) -> int | None:
     """Return how many attempts there are when each fails with the next of some errors."""
-    history: list[Restart] = []
+    history = History()
     for number, error in enumerate(failures, 1):
         strategy = FixedDelay(1000, 0.0)
         decision = decide_restart(strategy, error, history, float(number), middle, limit)
         if isinstance(decision, GiveUp):
             assert "penstock.recovery.max-identical-failures is" in decision.reason
             return number
-        history.append(Restart(float(number), float(number), fingerprint_of(error)))
+        restart = Restart(float(number), float(number), fingerprint_of(error))
+        history = strategy.after(history, restart)
     return None
 
 

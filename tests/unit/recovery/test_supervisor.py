@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.recovery.restart_strategy import FixedDelay, GiveUp, NoRestart, Restart, RestartAfter
+from penstock.recovery.restart_strategy import (
+    FixedDelay,
+    GiveUp,
+    History,
+    NoRestart,
+    Restart,
+    RestartAfter,
+)
 from penstock.recovery.supervisor import ExitWith, Heartbeat, Supervisor, decide_after_exit
 
 DRIVER = """
@@ -41,31 +48,32 @@ sys.exit(Supervisor(command, FixedDelay(3, delay), Heartbeat(interval, timeout))
 # -- the decision -------------------------------------------------------------------------------
 
 ONCE = FixedDelay(1, 2.5)
-BEFORE = [Restart(1.0, 3.5)]
+NEVER = History()
+BEFORE = ONCE.after(NEVER, Restart(1.0, 3.5))
 
 
 @pytest.mark.parametrize(
     ("returncode", "asked", "strategy", "history", "expected"),
     [
-        (0, False, ONCE, [], ExitWith(0)),
-        (1, False, ONCE, [], ExitWith(1)),
-        (3, False, ONCE, [], ExitWith(3)),
-        (130, False, ONCE, [], ExitWith(130)),
-        (0, True, ONCE, [], ExitWith(0)),
-        (-9, False, ONCE, [], RestartAfter(2.5)),
-        (-11, False, ONCE, [], RestartAfter(2.5)),
-        (-15, False, ONCE, [], RestartAfter(2.5)),
-        (-9, True, ONCE, [], ExitWith(137)),
-        (-15, True, ONCE, [], ExitWith(143)),
+        (0, False, ONCE, NEVER, ExitWith(0)),
+        (1, False, ONCE, NEVER, ExitWith(1)),
+        (3, False, ONCE, NEVER, ExitWith(3)),
+        (130, False, ONCE, NEVER, ExitWith(130)),
+        (0, True, ONCE, NEVER, ExitWith(0)),
+        (-9, False, ONCE, NEVER, RestartAfter(2.5)),
+        (-11, False, ONCE, NEVER, RestartAfter(2.5)),
+        (-15, False, ONCE, NEVER, RestartAfter(2.5)),
+        (-9, True, ONCE, NEVER, ExitWith(137)),
+        (-15, True, ONCE, NEVER, ExitWith(143)),
         (-9, False, ONCE, BEFORE, GiveUp),
-        (-9, False, NoRestart(), [], GiveUp),
+        (-9, False, NoRestart(), NEVER, GiveUp),
     ],
 )
 def test_only_a_driver_that_died_is_started_again(
     returncode: int,
     asked: bool,
     strategy: FixedDelay | NoRestart,
-    history: list[Restart],
+    history: History,
     expected: object,
 ) -> None:
     decision = decide_after_exit(
