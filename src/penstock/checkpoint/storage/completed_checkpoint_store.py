@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock import __version__
 from penstock.checkpoint.storage.committed_marker import mark_committed
 from penstock.checkpoint.storage.file_storage import LocalStorage
-from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir, checkpoint_dir_name
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (
     CheckpointCompletedEntry,
@@ -99,6 +99,9 @@ class CompletedCheckpointStore:
         own = (*state.restorable, *state.fallen_back)
         self._users = {c.checkpoint: c for c in state.completed if c not in own}
         """Savepoints, and checkpoints that the job has abandoned: they are deleted by users."""
+        listed = {c.checkpoint for c in state.completed}
+        self._unlisted = [CheckpointId(n) for n in state.named if n not in listed]
+        """Checkpoints that users have named, and that the journal does not list."""
 
     @property
     def retained(self) -> list[CheckpointId]:
@@ -207,16 +210,19 @@ class CompletedCheckpointStore:
             deleted = [
                 CheckpointId(c.checkpoint)
                 for c in self._users.values()
-                if not (c.savepoint and c.checkpoint in copies) and self._is_deleted(c)
+                if not (c.savepoint and c.checkpoint in copies) and self._is_deleted(c.path)
             ]
             for checkpoint in deleted:
                 del self._users[checkpoint]
+            gone = [n for n in self._unlisted if self._is_deleted(checkpoint_dir_name(n))]
+            self._unlisted = [n for n in self._unlisted if n not in gone]
+            deleted += gone
             self.discard(deleted)
             return deleted
 
-    def _is_deleted(self, snapshot: CheckpointCompletedEntry) -> bool:
+    def _is_deleted(self, path: str) -> bool:
         try:
-            (self._dir.from_journal_path(snapshot.path) / METADATA).stat()
+            (self._dir.from_journal_path(path) / METADATA).stat()
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:

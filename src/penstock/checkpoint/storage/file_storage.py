@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from penstock.common.new_files import naming
 from penstock.connectors.staging.durable_files import (
     make_directory,
     rename_if_absent,
@@ -152,7 +153,7 @@ class LocalStorage(Storage):
         make_directory(target.parent)
         staged = target.with_name(f"{_STAGED}{uuid.uuid4().hex}")
         try:
-            with staged.open("xb") as file:
+            with naming(target), staged.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

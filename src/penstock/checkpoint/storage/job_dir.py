@@ -133,8 +133,12 @@ class JobDir:
     def to_journal_path(self, path: str) -> str:
         """Return the path of a snapshot as the journal has it.
 
-        Inside the job's directory it is relative, so that the directory can be moved as a whole.
+        Inside the job's directory it is relative, so that the directory can be moved as a whole;
+        that of a checkpoint also if it is spelled with links.
         """
+        checkpoint = self.checkpoint_at(path)
+        if checkpoint is not None:
+            return checkpoint_dir_name(checkpoint)
         place = Path(path)
         return str(place.relative_to(self.path)) if place.is_relative_to(self.path) else path
 

@@ -216,6 +216,11 @@ class JournalState(Struct, frozen=True):
     fallen_back: CompletedEntries = ()
     """Checkpoints that the job fell back from, to be discarded with its next checkpoint."""
     claimed: ClaimedSnapshot | None = None
+    named: tuple[int, ...] = ()
+    """Checkpoints of this job that users named to start from, until they have deleted them.
+
+    They may be in `completed` or not: what the journal does not list can be restored, too.
+    """
     ended: JobEnded | None = None
     """How the newest attempt ended the job, None if it did not."""
     before_start: BeforeStart | None = None
@@ -233,7 +238,11 @@ class JournalState(Struct, frozen=True):
 
     @property
     def named_by_user(self) -> frozenset[str]:
-        """The paths of the snapshots that attempts were started from and the job does not own."""
+        """The paths of the snapshots that the newest attempts were started from, if not its own.
+
+        Only journals of older versions need them: in their entries a path may lead through links
+        to a checkpoint of this job, which `named` does not know.
+        """
         return frozenset(
             a.restored_path
             for a in self.attempts

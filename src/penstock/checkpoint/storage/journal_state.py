@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 from posixpath import normpath
@@ -28,6 +29,8 @@ from penstock.checkpoint.storage.journal_entries import (
 )
 
 _ATTEMPTS_KEPT = 100
+_CHECKPOINT = re.compile(r"chk-([1-9][0-9]*)")
+"""The journal's path of a checkpoint of this job: relative to the job's directory."""
 
 
 def journal_state(entries: Iterable[tuple[int, JournalEntry]]) -> JournalState:
@@ -49,6 +52,7 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
                 restorable=_still_restorable(state, entry),
                 fallen_back=_fallen_back(state, entry),
                 claimed=_claimed(state, entry),
+                named=_named(state, entry),
                 ended=None,
                 before_start=BeforeStart(
                     state.restorable, state.ended, state.fallen_back, state.claimed
@@ -81,6 +85,7 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
                 completed=_without(state.completed, discarded),
                 restorable=_without(state.restorable, discarded),
                 fallen_back=_without(state.fallen_back, discarded),
+                named=tuple(n for n in state.named if n != discarded),
                 before_start=before,
             )
             state = _forget_commits(state)
@@ -133,6 +138,14 @@ def _claimed(state: JournalState, start: AttemptStarted) -> ClaimedSnapshot | No
         return ClaimedSnapshot(start.restored_path, start.restored_crc)
     # What the job does not continue from is not subsumed by its checkpoints.
     return None if start.restored is None else state.claimed
+
+
+def _named(state: JournalState, start: AttemptStarted) -> tuple[int, ...]:
+    # An attempt that fails to start does not change that the user needs it.
+    found = _CHECKPOINT.fullmatch(normpath(start.restored_path or ""))
+    if start.restored is not None or found is None or int(found[1]) in state.named:
+        return state.named
+    return (*state.named, int(found[1]))
 
 
 def _without_newest_attempt(state: JournalState) -> JournalState:

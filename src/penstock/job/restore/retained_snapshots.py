@@ -151,7 +151,7 @@ class RetainedSnapshots:
         earlier run has discarded without deleting their files.
         """
         named = (self._dir.checkpoint_at(path) for path in state.named_by_user)
-        return frozenset(checkpoint for checkpoint in named if checkpoint is not None)
+        return frozenset([*map(CheckpointId, state.named), *(c for c in named if c is not None)])
 
     def uncommitted(self) -> tuple[int, int] | None:
         """Return the newest checkpoint and its number of uncommitted committables, None if none."""

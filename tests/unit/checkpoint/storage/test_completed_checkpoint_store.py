@@ -160,3 +160,20 @@ def test_savepoints_and_abandoned_checkpoints_are_discarded_when_users_have_dele
     assert world.store.discard_deleted() == []
     assert [c.checkpoint for c in world.journal.state().completed] == [known[2], 20]
     assert world.store.retained == [20]
+
+
+def test_an_unlisted_checkpoint_that_a_user_named_is_forgotten_when_it_is_deleted(
+    tmp_path: Path,
+) -> None:
+    first = World(tmp_path)
+    first.store.write(CheckpointId(7), [OPERATOR], 1.0)
+    journal = Journal(first.dir.storage, "count")
+    journal.entries()
+    journal.append(AttemptStarted("a2", 2.0, "host", 2, restored_path="chk-7"))
+    world = World(tmp_path, attempt="a3")
+    assert world.store.discard_deleted() == []
+    assert world.journal.state().named == (7,)
+    shutil.rmtree(world.dir.checkpoint_dir(7))
+    assert world.store.discard_deleted() == [7]
+    assert world.store.discard_deleted() == []
+    assert world.journal.state().named == ()

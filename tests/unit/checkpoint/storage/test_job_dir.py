@@ -112,3 +112,18 @@ def test_a_name_of_several_jobs_is_answered_with_their_ids(tmp_path: Path) -> No
     job(tmp_path, "us", "count")
     with pytest.raises(AmbiguousJobError, match="give the id of one: eu, us"):
         find_job(tmp_path, "count")
+
+
+def test_a_checkpoint_is_named_in_the_journal_by_its_own_name_however_it_is_spelled(
+    tmp_path: Path,
+) -> None:
+    job = JobDir(tmp_path / "jobs", JobKey("count"))
+    job.checkpoint_dir(7).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(job.path)
+    for path in (
+        job.checkpoint_dir(7),
+        tmp_path / "link" / "chk-7",
+        job.path / "x" / ".." / "chk-7",
+    ):
+        assert job.to_journal_path(str(path)) == "chk-7"
+    assert job.to_journal_path("/elsewhere/chk-7") == "/elsewhere/chk-7"

@@ -563,6 +563,21 @@ def test_a_job_that_restarts_for_ever_has_a_short_summary() -> None:
     assert (state.last_attempt.attempt, state.next_attempt) == ("a499", "a500")
 
 
+def test_checkpoints_that_users_named_are_remembered_until_they_are_discarded() -> None:
+    entries: list[JournalEntry] = [
+        started("a1", restored_path="chk-7"),
+        started("a2", restored_path="chk-9"),
+        StartFailed("a2", 1.0),
+        started("a3", restored_path="/elsewhere/chk-8"),
+        started("a4", restored_path="chk-5", restored=5),
+    ]
+    entries += [started(f"a{n}", restored_path="chk-7") for n in range(5, 200)]
+    state = journal_state(enumerate(entries, 1))
+    assert state.named == (7, 9)
+    discarded = CheckpointDiscarded(7, "a199", 1.0)
+    assert journal_state(enumerate([*entries, discarded], 1)).named == (9,)
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_of_competing_drivers_only_entries_of_the_last_attempt_count_in_one_order(

@@ -11,7 +11,11 @@ import pytest
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.checkpoint.storage.journal import Journal
-from penstock.checkpoint.storage.journal_entries import AttemptStarted, JobEnded
+from penstock.checkpoint.storage.journal_entries import (
+    AttemptStarted,
+    CheckpointDiscarded,
+    JobEnded,
+)
 from penstock.checkpoint.storage.metadata import (
     CommittableState,
     OperatorSnapshot,
@@ -278,3 +282,23 @@ def test_only_files_of_a_past_lineage_are_removed(tmp_path: Path, lineage: str) 
     kept(world).forget_lineage(lineage)
     assert later.exists()
     assert world.dir.journal.is_dir()
+
+
+def test_a_checkpoint_that_a_user_named_is_spared_after_any_number_of_attempts(
+    tmp_path: Path,
+) -> None:
+    first = World(tmp_path)
+    named = completed(first, "a1").checkpoint
+    first.store.next_id()
+    # As a driver leaves it that has discarded it and died: the journal does not list it.
+    first.journal.append(CheckpointDiscarded(named, "a1", 1.0))
+    journal = Journal(first.dir.storage, "count", summarise_after=20)
+    journal.entries()
+    given = first.dir.to_journal_path(str(first.dir.checkpoint_dir(named)))
+    journal.append(AttemptStarted("a2", 2.0, "host", 2, restored_path=given))
+    for n in range(3, 300):
+        journal.append(AttemptStarted(f"a{n}", 2.0, "host", 2, fresh=n == 3))
+    world = World(tmp_path, attempt="a300")
+    kept(world).clean_up()
+    assert world.dir.checkpoints_on_disk() == [named]
+    assert len(state_files(world)) == 1
