@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.channel.columns import Columns, RecordLayout
+from penstock.common.new_files import naming
 from penstock.errors import CorruptSegmentError
 
 _LAYOUT = b"penstock.layout"
@@ -84,7 +85,8 @@ class SegmentWriter(SliceWriter):
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = pa.OSFile(str(self._path), "wb")
-        self._file.write(data)
+        with naming(self._path):
+            self._file.write(data)
         self._slices[consumer].append(Slice(self._offset, data.size, rows, zlib.crc32(data)))
         self._offset += data.size
 

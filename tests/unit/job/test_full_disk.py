@@ -74,7 +74,7 @@ def test_a_full_disk_leaves_no_partial_files_and_loses_nothing(
     assert before
     disk.fill()
     program.end(job)
-    with pytest.raises(Exception, match="No space left on device"):
+    with pytest.raises(Exception, match=f"No space left on device: '{disk.path}/out"):
         job.raise_failure()
     assert {path: path.stat().st_size for path in files_in(disk.path / "out")} == before
     disk.free()

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
+from penstock.common.new_files import name_path, naming
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.sink import SinkWriter, WriterContext
@@ -137,7 +138,11 @@ class PartFileWriter(SinkWriter):
         part = self._open.get(bucket)
         if part is None:
             part = self._begin(bucket)
-        size = part.add(value)
+        try:
+            size = part.add(value)
+        except OSError as error:
+            name_path(error, part.path)
+            raise
         if self.max_size is not None and size > self.max_size:
             self._end(bucket)
 
@@ -167,8 +172,9 @@ class PartFileWriter(SinkWriter):
 
     def _end(self, bucket: str) -> None:
         part = self._open[bucket]
-        part.finish()
-        size = part.file.tell()
-        part.file.close()
+        with naming(part.path):
+            part.finish()
+            size = part.file.tell()
+            part.file.close()
         del self._open[bucket]
         self._parts.append(StagedPart(bucket, str(part.path), size, checksum(part.path)))

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.common.new_files import naming
 from penstock.state.local_dir import remove_attempts
 from penstock.task.layout import AttemptLayout
 
@@ -20,7 +21,9 @@ def own_work_dir(directory: Path, job_dir: Path) -> None:
     The journal in a copied job directory names the work directory of the original job: without the
     mark the copy would delete it.
     """
-    (directory / _OWNER).write_text(_owner_text(job_dir))
+    owner = directory / _OWNER
+    with naming(owner):
+        owner.write_text(_owner_text(job_dir))
 
 
 def remove_dead_work_dirs(known: Iterable[Path], mine: AttemptLayout) -> None:

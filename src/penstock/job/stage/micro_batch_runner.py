@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from penstock.common.new_files import naming
 from penstock.errors import MicroBatchFailedError
 from penstock.job.context import AttemptContext
 from penstock.job.stage.stage_execution import MicroBatchRequest, MicroBatchRun, StageExecution
@@ -77,7 +78,8 @@ class MicroBatchRunner:
         path = self._context.layout.instruction(self._head.stage.id, self._head.batch, try_number)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            path.write_bytes(encode(instructions))
+            with naming(path):
+                path.write_bytes(encode(instructions))
             return self._context.submitter.run(instructions, path)
         finally:
             path.unlink(missing_ok=True)
