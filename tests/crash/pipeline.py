@@ -38,6 +38,7 @@ from penstock.job.submitter import MicroBatchLostError
 from penstock.testing import Burst, CrashPoint, Idle, Pause, ScriptedFailures, arm, run_inline
 from penstock.testing.inline import InlineSubmitter
 from tests.crash.broken_engines import break_as_told
+from tests.crash.file_input import PacedFiles
 from tests.crash.ledger_input import RIVAL, SLOW, bucket_of, key_of
 from tests.crash.pipeline_steps import (
     COUNTED,
@@ -118,12 +119,25 @@ class Variant(msgspec.Struct, frozen=True):
     """Whether another job of the same id has written into the same output path."""
     rival_of: str = ""
     """The directory of the job into whose output path this one writes too."""
+    files: str = ""
+    """Whether the fast source reads files: `bounded` or `watched`; empty if it does not."""
+    small: str = ""
+    """Which of its directories is on a small file system: `checkpoints`, `work` or `output`."""
+    disk: str = ""
+    """Where that file system is mounted."""
 
     def rival(self) -> Variant:
         """Return another job of the same id with the same output path, and its own events."""
         directory = str(Path(self.directory) / "rival")
         return Variant(
-            directory, 300, 30, parquet=self.parquet, rival_of=self.directory, pause_ms=8
+            directory,
+            300,
+            30,
+            parquet=self.parquet,
+            rival_of=self.directory,
+            pause_ms=8,
+            small=self.small if self.small == "output" else "",
+            disk=self.disk,
         )
 
     @property
@@ -134,22 +148,22 @@ class Variant(msgspec.Struct, frozen=True):
     @property
     def output(self) -> Path:
         """Where its results go."""
-        return Path(self.rival_of or self.directory) / "output"
+        return self._on_disk("output", self.rival_of or self.directory) / "output"
 
     @property
     def consumed(self) -> Path:
         """Where the consumer of its output has moved some of it."""
-        return Path(self.directory) / "consumed"
+        return self._on_disk("output", self.directory) / "consumed"
 
     @property
     def checkpoints(self) -> Path:
         """Its checkpoint directory."""
-        return Path(self.directory) / "checkpoints"
+        return self._on_disk("checkpoints", self.directory) / "checkpoints"
 
     @property
     def work(self) -> Path:
         """Where its attempts keep what only they need."""
-        return Path(self.directory) / "work"
+        return self._on_disk("work", self.directory) / "work"
 
     @property
     def gate(self) -> Path:
@@ -160,6 +174,14 @@ class Variant(msgspec.Struct, frozen=True):
     def savepoints(self) -> Path:
         """Its savepoint directory."""
         return Path(self.directory) / "savepoints"
+
+    @property
+    def input(self) -> Path:
+        """Where the files of its fast source are."""
+        return Path(self.directory) / "input"
+
+    def _on_disk(self, name: str, otherwise: str) -> Path:
+        return Path(self.disk if self.disk and name == self.small else otherwise)
 
 
 def as_line(row: Row) -> str:
@@ -207,7 +229,17 @@ def sources(env: StreamExecutionEnvironment, variant: Variant) -> tuple[DataStre
         stream = env.from_source(scripted, WatermarkStrategy.no_watermarks(), name).uid(name)
         return stream.set_parallelism(1)
 
-    return source("fast", fast, 0.0), source("slow", slow, variant.lag_ms / 1000)
+    lagging = source("slow", slow, variant.lag_ms / 1000)
+    return (from_files(env, variant) if variant.files else source("fast", fast, 0.0)), lagging
+
+
+def from_files(env: StreamExecutionEnvironment, variant: Variant) -> DataStream:
+    """Make the fast source read files."""
+    # Slower than scripted ones: a file is to be read for longer than a checkpoint takes.
+    line_s, watched = 0.001 + variant.pause_ms / 30_000, variant.files == "watched"
+    files = PacedFiles.of(variant.input, variant.fast, line_s, watched=watched)
+    lines = env.from_source(files, WatermarkStrategy.no_watermarks(), "fast").uid("fast")
+    return lines.set_parallelism(1).map(int, Types.LONG()).uid("numbers").set_parallelism(1)
 
 
 def united(variant: Variant, fast: DataStream, slow: DataStream) -> DataStream:

@@ -28,6 +28,7 @@ from tests.crash.faults import (
     Supervised,
     Zombie,
 )
+from tests.crash.file_faults import CHANGES, ChangedInput, FullFileSystem
 from tests.crash.hostile_faults import (
     RETENTION,
     ClockJump,
@@ -72,7 +73,7 @@ class Family(StrEnum):
         makers = {
             Family.UNITED: _COMMON,
             Family.JOINED: (*_COMMON, *_OF_CHANNELS),
-            Family.HOSTILE: (*_HOSTILE, *_COMMON[:1]),
+            Family.HOSTILE: (*_HOSTILE, *_COMMON[:1], *_of_files(variant)),
             Family.SPARK: _OF_SPARK,
         }[self]
         return tuple(rng.choice(makers)(rng, variant) for _ in range(rng.choice(most)))
@@ -148,6 +149,8 @@ def _hostile(rng: random.Random) -> Variant:
         slow=30 if small else 60,
         parquet=rng.random() < 0.5,
         mode=rng.choice(["EXACTLY_ONCE", "EXACTLY_ONCE", "AT_LEAST_ONCE", "AT_MOST_ONCE"]),
+        files=rng.choice(["", "", "bounded", "watched"]),
+        small=rng.choice(["", "", "", "checkpoints", "work", "output"]),
     )
 
 
@@ -292,6 +295,30 @@ _HOSTILE: tuple[MakeFault, ...] = (
     lambda rng, _: ClockJump(rng.uniform(0.1, 0.6), rng.choice([-3600.0, -5.0, 5.0, 3600.0])),
     lambda rng, _: _disk_full(rng),
 )
+
+
+def _changed_input(rng: random.Random, variant: Variant) -> ChangedInput:
+    # A name that comes back to a watched directory is a new file: that one may be read.
+    kinds = CHANGES[:-1] if variant.files == "watched" else CHANGES
+    return ChangedInput(
+        rng.choice(kinds),
+        rng.choice([0.0, round(rng.uniform(0.0, 0.1), 3)]),
+        rng.random() < 0.25,
+        rng.choice([None, None, round(rng.uniform(0.0, 0.1), 3)]),
+    )
+
+
+def _full_file_system(rng: random.Random, _: Variant) -> FullFileSystem:
+    hold = rng.choice([None, round(rng.uniform(0.05, 0.5), 3)])
+    return FullFileSystem(round(rng.uniform(0.0, 0.5), 3), hold, rng.random() < 0.3)
+
+
+def _of_files(variant: Variant) -> tuple[MakeFault, ...]:
+    """What only happens to jobs that read files, or that have a small file system."""
+    changes: list[MakeFault] = [_changed_input] * 4 if variant.files else []
+    full: list[MakeFault] = [_full_file_system] * 4 if variant.small else []
+    return (*changes, *full)
+
 
 _IN_FLIGHT = [CrashPoint.STAGE_IN_FLIGHT_RECORDED, CrashPoint.STAGE_IN_FLIGHT_KEPT]
 

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,15 +24,19 @@ from pathlib import Path
 import msgspec
 
 from penstock.checkpoint.history import History
+from penstock.errors import MissingServerError
 from penstock.testing import VerificationResult
 from penstock.testing.scripted_failures import ScriptedError
 from tests.crash.driver import has_ended, job_dir, journal_of
 from tests.crash.faults import Fault, Nothing
+from tests.crash.file_input import FILES, publish
 from tests.crash.ledger_input import RIVAL
 from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import EXCHANGE, Variant
 from tests.crash.schedule_parts import Family
+from tests.servers.small_disk import small_disk
 
+DISK_MB = 16
 MOST_STARTS = 8
 
 
@@ -64,7 +69,9 @@ class Schedule:
         if v.unaligned:
             mode = f" unaligned after {v.aligned_timeout_ms} ms"
         failures = f", {len(v.failures)} exceptions" if v.failures else ""
-        return f"{shape}{mode}{failures}; " + "; ".join(map(str, self.faults))
+        files = f", {v.files} files" if v.files else ""
+        small = f", {v.small} on a small disk" if v.small else ""
+        return f"{shape}{mode}{failures}{files}{small}; " + "; ".join(map(str, self.faults))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +85,14 @@ class Outcome:
     failure: str | None = None
     causes: tuple[str, ...] = ()
     """Why attempts began that followed others in the same process."""
+    skipped: str | None = None
+    """Why it was not played."""
 
     @property
     def is_good(self) -> bool:
         """Whether the job kept what its mode promises."""
+        if self.skipped is not None:
+            return True
         if self.failure is not None or self.verdict is None:
             return False
         match self.schedule.variant.mode:
@@ -94,6 +105,8 @@ class Outcome:
         return self.verdict.is_exactly_once
 
     def __str__(self) -> str:
+        if self.skipped is not None:
+            return f"skip seed {self.schedule.seed:>5}: {self.schedule} => {self.skipped}"
         word = "ok  " if self.is_good else "FAIL"
         found = str(self.verdict) if self.failure is None else f"FAILED: {self.failure}"
         causes = f"; failed of {' | '.join(self.causes)}" if self.causes else ""
@@ -105,10 +118,22 @@ class Outcome:
 
 def play(schedule: Schedule, directory: Path) -> Outcome:
     """Run the job through its faults and to its end, then verify its output."""
-    began = time.monotonic()
-    variant = msgspec.structs.replace(schedule.variant, directory=str(directory))
-    attempts = 0
+    with ExitStack() as mounted:
+        variant = msgspec.structs.replace(schedule.variant, directory=str(directory))
+        if variant.small:
+            try:
+                disk = mounted.enter_context(small_disk(DISK_MB))
+            except MissingServerError as missing:
+                return Outcome(schedule, 0.0, skipped=str(missing))
+            variant = msgspec.structs.replace(variant, disk=str(disk.path))
+        return _play(schedule, variant)
+
+
+def _play(schedule: Schedule, variant: Variant) -> Outcome:
+    began, attempts = time.monotonic(), 0
     try:
+        if variant.files:
+            lay_out(variant)
         for fault in schedule.faults:
             variant = fault.play(variant)
             if _is_over(variant):
@@ -126,6 +151,13 @@ def play(schedule: Schedule, directory: Path) -> Outcome:
     return Outcome(
         schedule, time.monotonic() - began, attempts, verdict, causes=tuple(_causes(variant))
     )
+
+
+def lay_out(variant: Variant) -> None:
+    """Write the input files that are there before the job: all, or the first of a watched one."""
+    variant.input.mkdir()
+    for number in range(FILES if variant.files == "bounded" else 1):
+        publish(variant.input, number, variant.fast)
 
 
 def _causes(variant: Variant) -> Iterator[str]:
@@ -183,9 +215,14 @@ def main(arguments: list[str]) -> int:
     print(
         f"{len(outcomes)} schedules, {sum(o.attempts for o in outcomes)} attempts, "
         f"{sum(v.events for v in verdicts)} events, {sum(v.results for v in verdicts)} results, "
-        f"{len(bad)} failed, {time.monotonic() - began:.0f} s"
+        f"{len(bad)} failed, {_skipped(outcomes)}{time.monotonic() - began:.0f} s"
     )
     return 1 if bad else 0
+
+
+def _skipped(outcomes: list[Outcome]) -> str:
+    skipped = sum(1 for outcome in outcomes if outcome.skipped is not None)
+    return f"{skipped} skipped, " if skipped else ""
 
 
 def play_in_a_new_place(seed: int, family: Family = Family.UNITED) -> Outcome:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from penstock.crash_points import CrashPoint
+from tests.crash.file_faults import ChangedInput, FullFileSystem
 from tests.crash.hostile_faults import TakenOver
 from tests.crash.pipeline import EXCHANGE, Variant
 from tests.crash.schedule_parts import Family
 from tests.crash.schedules import Schedule, main, play, play_in_a_new_place
 
-HOSTILE_SEEDS = [3, 4, 5, 13, 19, 20, 30, 39, 43]
+HOSTILE_SEEDS = [2, 10, 12, 13, 18, 45, 75, 130, 142]
 """Each kind of fault of that family at least once, on both kinds of sink."""
 
 
@@ -41,6 +42,32 @@ def test_a_driver_that_hangs_after_the_end_of_its_job_does_not_make_it_run_twice
     hangs = TakenOver(CrashPoint.JOB_FINISHED, 1, thaw_after=0.1, kill_after=0.1)
     outcome = play(Schedule(0, Variant("", fast=120, slow=12), (hangs,)), tmp_path)
     assert outcome.is_good, str(outcome)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("kind", ["truncated", "replaced"])
+def test_a_file_that_changes_while_it_is_read_costs_nothing_once_it_is_put_back(
+    tmp_path: Path, kind: str
+) -> None:
+    variant = Variant("", fast=300, slow=12, pause_ms=60, files="bounded")
+    changed = ChangedInput(kind, seconds=0.0, kill_after=0.02)
+    outcome = play(Schedule(0, variant, (changed,)), tmp_path)
+    assert outcome.is_good, str(outcome)
+    # It is found by the driver that resumes, and the one after that one reads the old content.
+    assert len(list(tmp_path.glob("start-*.log"))) == 3
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("small", ["checkpoints", "work"])
+def test_a_full_file_system_is_named_and_costs_nothing_once_there_is_space(
+    tmp_path: Path, small: str
+) -> None:
+    variant = Variant("", fast=200, slow=12, small=small)
+    outcome = play(Schedule(0, variant, (FullFileSystem(0.0),)), tmp_path)
+    if outcome.skipped is not None:
+        pytest.skip(outcome.skipped)
+    assert outcome.is_good, str(outcome)
+    assert outcome.attempts > 1
 
 
 @pytest.mark.parametrize("family", Family)
