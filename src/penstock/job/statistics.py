@@ -14,7 +14,7 @@ from penstock.job.stage.manifest import add_counts
 MetricKey = tuple[str, str]
 """The operator's uid and the name of the metric."""
 
-_REPORTS_KEPT = 10_000
+_REPORTS_KEPT = 1_000
 
 
 class JobStatistics:
