@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.storage.file_storage import LocalStorage, Storage
+from penstock.storage.contract import Storage
+from penstock.storage.local_storage import LocalStorage
 
 KINDS: dict[str, Callable[[Path], Storage]] = {"local": LocalStorage}
 

@@ -16,11 +16,11 @@ from typing import Generic, TypeVar
 import msgspec
 
 from penstock.checkpoint.event_log import CheckpointEventRecord
-from penstock.checkpoint.storage.file_storage import Storage
 from penstock.checkpoint.storage.metadata import ChannelStats, SubtaskStats
 from penstock.common.config.recovery_options import MAX_EXCEPTION_TEXT
 from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.redaction import redact
+from penstock.storage.contract import Storage
 
 logger = logging.getLogger("penstock.checkpoint")
 

@@ -17,12 +17,12 @@ from penstock.common.contained_paths import path_inside
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts import sink
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
-from penstock.connectors.staging import durable_files
 from penstock.connectors.staging.pre_commits import PreCommits
 from penstock.connectors.staging.staged_output import ImmediatePublisher, load_staged
 from penstock.connectors.staging.staged_values import ValuesWriter, decode_values
 from penstock.errors import ConnectorError, LostReceiverError
 from penstock.ids import is_no_later
+from penstock.storage import durable_files
 from penstock.types.signature import is_pickled
 
 _MAX_INLINE_BYTES = 60 * 1024

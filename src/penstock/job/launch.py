@@ -22,7 +22,6 @@ from penstock.common.config.known_options import WORK_DIR
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.connectors.contracts.input_settings import InputSettings
-from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.graph.plan import Plan, with_input_settings
 from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
@@ -37,6 +36,7 @@ from penstock.recovery.supervisor import supervised_since
 from penstock.redaction import redact_arguments
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.local_dir import TOKEN_BYTES, HostDir
+from penstock.storage.durable_files import make_directory, sync_directory
 from penstock.task.layout import AttemptLayout
 from penstock.task.stage_task import StageTask, dump_task
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
 from penstock.state.backends.refs import UnresolvedStateLocation
 from penstock.state.local_dir import AttemptDir, HostDir
@@ -16,15 +17,16 @@ from penstock.state.local_dir import AttemptDir, HostDir
 class AttemptLayout:
     """The directories of one job attempt.
 
-    The driver and all tasks see `shared`, which no other attempt uses, and `durable`, which stays:
-    state, and the files of connectors. `local` is a directory of the same name on each host: a
-    cache that may be lost at any time.
+    The driver and all tasks see `shared`, which no other attempt uses, and `durable`, the job's
+    directory, which stays: state, and the files of connectors. If that is in a store, tasks work on
+    files in `shared`, and checkpoints put them into the store. `local` is a directory of the same
+    name on each host: a cache that may be lost at any time.
     """
 
     shared: Path
     local: HostDir
     attempt: AttemptId
-    durable: Path
+    durable: Location
     job: JobKey
     lineage: str = "a1"
     """The restore lineage: the attempt with which the job last started without restored state.
@@ -56,13 +58,22 @@ class AttemptLayout:
         return self.root / "staging" / file_name(uid)
 
     def state(self, uid: OperatorUid, subtask: int) -> Path:
-        """The files of one subtask's keyed state, of all attempts."""
+        """The files of one subtask's keyed state, of all attempts unless they are in a store."""
+        durable = self.root if isinstance(self.durable, StorageUrl) else self.durable
+        return durable / "shared" / file_name(uid) / str(subtask)
+
+    def state_store(self, uid: OperatorUid, subtask: int) -> StorageUrl | None:
+        """Where checkpoints put these files in a store, None if the job's directory is in none."""
+        if not isinstance(self.durable, StorageUrl):
+            return None
         return self.durable / "shared" / file_name(uid) / str(subtask)
 
     def place(self, uid: OperatorUid, subtask: int) -> UnresolvedStateLocation:
         """The location of one subtask's keyed state: its files, and its copy on each host."""
         local = self.attempt_dir.host_dir / file_name(uid) / str(subtask)
-        return UnresolvedStateLocation(self.state(uid, subtask), local)
+        return UnresolvedStateLocation(
+            self.state(uid, subtask), local, self.state_store(uid, subtask)
+        )
 
     @property
     def attempt_dir(self) -> AttemptDir:
@@ -71,7 +82,18 @@ class AttemptLayout:
 
     @property
     def connector_root(self) -> Path:
-        """The files of connectors in one restore lineage, a directory for each source or sink."""
+        """The files of connectors in one restore lineage, a directory for each source or sink.
+
+        If the job's directory is in a store, these are this driver's copies.
+        """
+        durable = self.shared if isinstance(self.durable, StorageUrl) else self.durable
+        return durable / "connectors" / self.lineage
+
+    @property
+    def connector_store(self) -> StorageUrl | None:
+        """Where these files are in a store, None if the job's directory is in none."""
+        if not isinstance(self.durable, StorageUrl):
+            return None
         return self.durable / "connectors" / self.lineage
 
 

@@ -13,9 +13,9 @@ from penstock.checkpoint.history import (
     OperatorStats,
     Recovery,
 )
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.metadata import ChannelStats, SubtaskStats
 from penstock.ids import CheckpointId
+from penstock.storage.local_storage import LocalStorage
 
 
 def record(n: int, status: CheckpointStatus = CheckpointStatus.COMPLETED) -> CheckpointStats:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.common.new_files import create_file, naming
 from penstock.errors import MissingServerError
+from penstock.storage.local_storage import LocalStorage
 from tests.servers.small_disk import SmallDisk, small_disk
 
 

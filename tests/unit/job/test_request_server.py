@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.errors import CorruptJournalError
 from penstock.ids import JobKey
@@ -18,6 +17,7 @@ from penstock.job.request_server import RequestServer
 from penstock.recovery.control import Cancel, Checkpoint, Control, Metrics, Savepoint
 from penstock.recovery.control_files import ControlFiles
 from penstock.recovery.lease import Lease
+from penstock.storage.local_storage import LocalStorage
 
 
 class FakeJob:

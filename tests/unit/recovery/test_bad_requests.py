@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Cancel, Checkpoint, Control
 from penstock.recovery.control_files import QUARANTINE, ControlFiles
+from penstock.storage.local_storage import LocalStorage
 
 BAD = "00000000000000000001-bad"
 DONE = Answer(True, "done")

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Cancel, Checkpoint, Control, Request, Savepoint, Stop
+from penstock.storage.local_storage import LocalStorage
 
 DONE = Answer(True, "done", "/sp/1")
 

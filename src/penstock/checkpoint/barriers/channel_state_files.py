@@ -15,8 +15,8 @@ from zlib import crc32
 
 from penstock.channel.segment import Segment
 from penstock.common.new_files import create_file
-from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.errors import CorruptSegmentError, CorruptStateError
+from penstock.storage.durable_files import make_directory, sync_directory
 
 _PARALLEL_COPIES = 4
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.metadata import JOB_DIRECTORY, CheckpointMetadata
 from penstock.errors import PenstockError
 from penstock.ids import JobKey
+from penstock.storage.local_storage import LocalStorage
 
 COMMITTED = "_committed"
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from penstock import __version__
 from penstock.checkpoint.storage.committed_marker import mark_committed
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir, checkpoint_dir_name
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (
@@ -35,6 +34,7 @@ from penstock.checkpoint.storage.metadata import (
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
 from penstock.errors import CorruptMetadataError
 from penstock.ids import AttemptId, CheckpointId
+from penstock.storage.local_storage import LocalStorage
 
 logger = logging.getLogger("penstock.checkpoint")
 

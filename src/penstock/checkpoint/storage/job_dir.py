@@ -23,10 +23,10 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.errors import AmbiguousJobError, InvalidJobError, UnknownJobError
 from penstock.ids import CheckpointId, JobKey
+from penstock.storage.local_storage import LocalStorage
 
 METADATA = "_metadata"
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

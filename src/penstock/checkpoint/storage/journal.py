@@ -19,7 +19,6 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from penstock.checkpoint.storage.file_storage import Storage
 from penstock.checkpoint.storage.journal_entries import (
     AttemptStarted,
     JournalEntry,
@@ -29,6 +28,7 @@ from penstock.checkpoint.storage.journal_entries import (
 from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptJournalError, FencedError
+from penstock.storage.contract import Storage
 
 DIRECTORY = "journal"
 _DIGITS = 12

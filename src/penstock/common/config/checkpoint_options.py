@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 from penstock.common.config.option_kinds import (
     BOOLEAN,
     DIRECTORY_NAME,
-    LOCAL_PATH,
+    LOCATION,
     NON_NEGATIVE_DURATION,
     NON_NEGATIVE_INTEGER,
     POSITIVE_INTEGER,
@@ -16,6 +15,7 @@ from penstock.common.config.option_kinds import (
     choice,
 )
 from penstock.common.config_options import ConfigOption
+from penstock.common.storage_url import Location
 
 _TEN_MILLISECONDS = at_least(timedelta(milliseconds=10), 'a duration of at least "10 ms"')
 
@@ -94,16 +94,16 @@ CHECKPOINT_RETENTION = ConfigOption(
     "NO_EXTERNALIZED_CHECKPOINTS",
     "Whether completed checkpoints are retained when the job is cancelled.",
 )
-CHECKPOINT_DIR: ConfigOption[Path | None] = ConfigOption(
+CHECKPOINT_DIR: ConfigOption[Location | None] = ConfigOption(
     "execution.checkpointing.dir",
-    LOCAL_PATH,
+    LOCATION,
     None,
     "Directory of checkpoints; without one they are lost with the driver.",
     fallback_keys=("state.checkpoints.dir",),
 )
-SAVEPOINT_DIR: ConfigOption[Path | None] = ConfigOption(
+SAVEPOINT_DIR: ConfigOption[Location | None] = ConfigOption(
     "execution.checkpointing.savepoint-dir",
-    LOCAL_PATH,
+    LOCATION,
     None,
     "Default directory of savepoints.",
     fallback_keys=("state.savepoints.dir",),
@@ -134,9 +134,9 @@ STATE_SNAPSHOT = ConfigOption(
     "Whether a stage continues while its snapshot is made durable, or waits for it.",
     fallback_keys=("state.backend.async",),
 )
-RESTORE_PATH: ConfigOption[Path | None] = ConfigOption(
+RESTORE_PATH: ConfigOption[Location | None] = ConfigOption(
     "execution.state-recovery.path",
-    LOCAL_PATH,
+    LOCATION,
     None,
     "Savepoint or checkpoint to start the job from.",
     fallback_keys=("execution.savepoint.path",),

@@ -163,6 +163,9 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = tuple(
 )
 """All options, in the order of the documentation: every option of these modules is one."""
 
+STORAGE_PREFIX = "penstock.storage."
+"""Settings of stores, `penstock.storage.<scheme>.<name>`; the client of the store checks them."""
+
 _BY_KEY: dict[str, ConfigOption[Any]] = {
     key: option for option in KNOWN_OPTIONS for key in (option.key, *option.fallback_keys)
 }
@@ -193,7 +196,7 @@ def check_option(key: str, value: object) -> bool:
         return True
     if is_flink_key(key):
         return False
-    if not key.startswith("spark."):
+    if not key.startswith(("spark.", STORAGE_PREFIX)):
         raise UnknownOptionError(key, _nearest(key))
     return True
 

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from penstock.common.config.locations import ON_HOST, SHARED, parse_location
+from penstock.common.config.locations import ON_HOST, PLACE, SHARED, parse_location, parse_path
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.common.text.durations import parse_duration
 from penstock.common.text.java_numbers import double_text
 from penstock.common.text.memory_sizes import parse_memory_size
@@ -109,10 +110,21 @@ _DIRECTORY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def _parse_path(value: object) -> Path:
-    path = parse_location(str(value) if isinstance(value, Path) else _parse_text(value).strip())
+    return _utf8(parse_path(str(value) if isinstance(value, Path) else _parse_text(value).strip()))
+
+
+def _parse_location(value: object) -> Location:
+    if isinstance(value, StorageUrl):
+        return value
+    return _utf8(
+        parse_location(str(value) if isinstance(value, Path) else _parse_text(value).strip())
+    )
+
+
+def _utf8(location: T) -> T:
     # Journal and metadata name paths, and are UTF-8; a UnicodeEncodeError is a ValueError.
-    str(path).encode()
-    return path
+    str(location).encode()
+    return location
 
 
 def _parse_memory_size(value: object) -> int:
@@ -132,6 +144,7 @@ POSITIVE_DURATION = _checked(
     lambda duration: duration > timedelta(),
 )
 NON_NEGATIVE_DURATION = at_least(timedelta(), 'a duration such as "0 ms" or "10 s"')
+LOCATION = OptionKind[Location](PLACE, _parse_location)
 LOCAL_PATH = OptionKind(SHARED, _parse_path)
 HOST_PATH = OptionKind(ON_HOST, _parse_path)
 DIRECTORY_NAME = _checked(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.connectors.staging.durable_files import make_directory, replace_file
 from penstock.ids import is_no_later
+from penstock.storage.durable_files import make_directory, replace_file
 
 _PREFIX = "acknowledged-"
 

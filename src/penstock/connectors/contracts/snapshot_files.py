@@ -13,8 +13,8 @@ from zlib import crc32
 import msgspec
 
 from penstock.common.new_files import create_file
-from penstock.connectors.staging.durable_files import make_directory, sync_directory, sync_file
 from penstock.errors import CorruptStateError
+from penstock.storage.durable_files import make_directory, sync_directory, sync_file
 
 _THREADS = 4
 _BLOCK_BYTES = 1 << 20

@@ -13,7 +13,6 @@ import msgspec
 from penstock.common.contained_paths import path_inside
 from penstock.connectors.contracts.committer import CommitRequest, Committer
 from penstock.connectors.files.rolling_policy import Piece
-from penstock.connectors.staging import durable_files
 from penstock.connectors.staging.staging_directory import StagingDirectory, is_hidden
 from penstock.errors import (
     ConnectorError,
@@ -21,6 +20,7 @@ from penstock.errors import (
     OccupiedPathError,
     UnsafeNameError,
 )
+from penstock.storage import durable_files
 
 
 class PendingPart(msgspec.Struct, frozen=True, tag="pending", array_like=True):

@@ -17,14 +17,14 @@ from penstock.connectors.files.bucket_assigner import check_bucket
 from penstock.connectors.files.committer import PendingPart, UnrolledPieces, decode_entry, encode
 from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll_at_barrier
 from penstock.connectors.files.writer import PartFormat, decode_parts
-from penstock.connectors.staging.durable_files import (
+from penstock.connectors.staging.pre_commits import PreCommits
+from penstock.connectors.staging.staging_directory import StagingDirectory
+from penstock.storage.durable_files import (
     check_content,
     check_size,
     checksum,
     link_or_copy,
 )
-from penstock.connectors.staging.pre_commits import PreCommits
-from penstock.connectors.staging.staging_directory import StagingDirectory
 
 
 @dataclass(frozen=True, slots=True)

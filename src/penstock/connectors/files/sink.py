@@ -27,9 +27,9 @@ from penstock.connectors.files.rolling_policy import (
     RollingPolicy,
 )
 from penstock.connectors.files.writer import BulkFormat, PartFileWriter, RowFormat
-from penstock.connectors.staging.durable_files import make_directory
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.errors import UnwritablePathError
+from penstock.storage.durable_files import make_directory
 
 __all__ = ["FileSink", "OutputFileConfig"]
 

@@ -18,9 +18,9 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.sink import SinkWriter, WriterContext
 from penstock.connectors.files.bucket_assigner import check_bucket
 from penstock.connectors.formats.bulk_writers import append_files
-from penstock.connectors.staging.durable_files import checksum
 from penstock.connectors.staging.staged_output import load_staged, stage_bytes
 from penstock.connectors.staging.staging_directory import StagingDirectory
+from penstock.storage.durable_files import checksum
 
 
 class OpenPart(NamedTuple):

@@ -23,9 +23,9 @@ from typing import BinaryIO, NamedTuple, NoReturn
 
 import msgspec
 
-from penstock.connectors.staging.durable_files import give_final_name, sync_directory
 from penstock.errors import CorruptIngestionLogError, FencedError, LockedIngestionLogError
 from penstock.ids import attempt_number
+from penstock.storage.durable_files import give_final_name, sync_directory
 
 _SUFFIX = ".segment"
 _SEGMENT = re.compile(r"(\d{20})(?:\.(\d+))?\.segment")

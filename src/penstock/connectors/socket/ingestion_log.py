@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple
 from penstock.connectors.contracts.source import CHUNK_RECORDS
 from penstock.connectors.socket import generations
 from penstock.connectors.socket.generations import Generation, Owner, Segment, fail
-from penstock.connectors.staging.durable_files import make_directory, sync_directory, sync_file
+from penstock.storage.durable_files import make_directory, sync_directory, sync_file
 
 _log = logging.getLogger(__name__)
 

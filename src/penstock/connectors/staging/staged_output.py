@@ -19,9 +19,9 @@ import msgspec
 from penstock.common.contained_paths import path_inside
 from penstock.common.new_files import create_file
 from penstock.connectors.contracts.sink import SinkPublisher, WriterContext
-from penstock.connectors.staging.durable_files import check_size
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.errors import CorruptStagedRecordsError
+from penstock.storage.durable_files import check_size
 
 MAX_INLINE_BYTES = 32 * 1024
 """How much output a checkpoint's metadata may hold of one subtask; more goes into files."""

@@ -23,9 +23,9 @@ import cloudpickle
 
 from penstock.common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from penstock.connectors.contracts.sink import SinkWriter, WriterContext
-from penstock.connectors.staging.durable_files import check_content
 from penstock.connectors.staging.staged_output import StagedOutput, stage_bytes
 from penstock.errors import UnexpectedPickleError
+from penstock.storage.durable_files import check_content
 from penstock.types.coercion import coercion_for
 from penstock.types.serializers import Serializer, serializer_for
 from penstock.types.signature import is_pickled, parse_signature, type_signature

@@ -10,9 +10,9 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
 from penstock.common.contained_paths import counterpart
-from penstock.connectors.staging.durable_files import sync_files
 from penstock.errors import UnsafeNameError
 from penstock.ids import attempt_number, is_no_later
+from penstock.storage.durable_files import sync_files
 
 _HIDDEN = ".staging-"
 _SYNCED_LEVELS = 4

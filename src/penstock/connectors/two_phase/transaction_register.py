@@ -16,12 +16,12 @@ from uuid import uuid4
 import msgspec
 
 from penstock.common.contained_paths import path_inside
-from penstock.connectors.staging.durable_files import (
+from penstock.ids import is_no_later
+from penstock.storage.durable_files import (
     make_directory,
     replace_file,
     sync_directory,
 )
-from penstock.ids import is_no_later
 
 
 class TransactionContext(msgspec.Struct, frozen=True, array_like=True):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.connectors.staging.durable_files import make_directory, replace_file
 from penstock.ids import AttemptId, OperatorUid, attempt_number
+from penstock.storage.durable_files import make_directory, replace_file
 from penstock.task.layout import file_name
 
 _SUFFIX = ".json"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.checkpoint.shared_state_registry import StateFilesLease
-from penstock.connectors.staging.durable_files import make_directory, sync_directory
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptStateError
 from penstock.graph.plan import Stage
@@ -32,6 +31,7 @@ from penstock.state.backends.refs import (
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.files import check_exists
 from penstock.state.savepoint_file import SavepointFile
+from penstock.storage.durable_files import make_directory, sync_directory
 from penstock.task.messages import Acknowledgement
 
 logger = logging.getLogger("penstock.job")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.connectors.contracts.snapshot_files import SnapshotFile, describe_file
-from penstock.connectors.staging.durable_files import link_or_copy, sync_directory, sync_file
+from penstock.storage.durable_files import link_or_copy, sync_directory, sync_file
 
 NONE_COMMITTED = -1
 

@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame
 
 from penstock.connectors.contracts.snapshot_files import SnapshotFile, SnapshotFiles
 from penstock.connectors.contracts.source import EnumeratorContext, ReadPlan, SourceEnumerator
-from penstock.connectors.staging.durable_files import link_or_copy, make_directory, sync_directory
 from penstock.ids import is_no_later
 from penstock.spark.sources.query_files import NONE_COMMITTED, QueryFiles, last_committed, seed
 from penstock.spark.sources.stream_log import LoggedFile, ranges_of, write_batch
 from penstock.spark.sources.stream_query import StreamQuery
+from penstock.storage.durable_files import link_or_copy, make_directory, sync_directory
 
 _ROWS = "rows"
 _SNAPSHOTS = "snapshots"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from penstock.connectors.contracts.snapshot_files import describe_file
 from penstock.connectors.contracts.source import CHUNK_RECORDS, ReadPlan, SplitRange
-from penstock.connectors.staging.durable_files import sync_directory, sync_file
+from penstock.storage.durable_files import sync_directory, sync_file
 
 _WRITTEN = "name string, rows long, size long, crc long"
 

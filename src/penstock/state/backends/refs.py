@@ -9,18 +9,31 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.common.storage_url import StorageUrl
 from penstock.state.local_dir import HostDir
 
 T = TypeVar("T")
 
 
-class FileRef(msgspec.Struct, frozen=True):
+class StoredAt(msgspec.Struct, frozen=True, array_like=True):
+    """Where a state file is in a store: an object, which may hold several files one after another.
+
+    Its name is relative to the place of the subtask's state in the store.
+    """
+
+    object: str
+    start: int = 0
+
+
+class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """A state file: its name in the shared directory, the version it leads to, size and CRC-32."""
 
     name: str
     version: int
     size: int
     crc: int
+    stored: StoredAt | None = None
+    """Where a checkpoint has put it into a store; None if it is a file in the shared directory."""
 
 
 class SstFiles(msgspec.Struct, frozen=True):
@@ -71,11 +84,13 @@ class StateLocation:
 
     ``shared_dir`` is the same for all hosts and all attempts of a job: what an older attempt
     published stays in use, and file names tell apart what two attempts write. ``local_dir``
-    belongs to a host and to one attempt: a version number means one state only there.
+    belongs to a host and to one attempt: a version number means one state only there. ``store`` has
+    the files whose refs say that they are stored; then ``shared_dir`` belongs to one attempt, too.
     """
 
     shared_dir: Path
     local_dir: Path
+    store: StorageUrl | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +99,22 @@ class UnresolvedStateLocation:
 
     shared_dir: Path
     local: HostDir
+    store: StorageUrl | None = None
 
     @property
     def shared(self) -> StateLocation:
         """The location for operations that use no local store."""
-        return StateLocation(self.shared_dir, self.shared_dir)
+        return StateLocation(self.shared_dir, self.shared_dir, self.store)
 
     def resolve(self) -> StateLocation:
         """Return the location on the host of the calling process, whether it exists or not."""
-        return StateLocation(self.shared_dir, self.local.resolve())
+        return StateLocation(self.shared_dir, self.local.resolve(), self.store)
 
     def use(self, function: Callable[[StateLocation], T]) -> T:
         """Call a function with the location on this host; if that is full, with the next one."""
-        return self.local.use(lambda path: function(StateLocation(self.shared_dir, path)))
+        return self.local.use(
+            lambda path: function(StateLocation(self.shared_dir, path, self.store))
+        )
 
 
 def staged_prefix(attempt: str, batch: int, try_: int) -> str:

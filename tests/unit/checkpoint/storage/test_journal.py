@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (
     AttemptStarted,
@@ -31,6 +30,7 @@ from penstock.checkpoint.storage.journal_state import journal_state
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.errors import CorruptJournalError, FencedError
+from penstock.storage.local_storage import LocalStorage
 
 
 def started(attempt: str = "a1", restored: int | None = None, **more: object) -> AttemptStarted:
@@ -615,7 +615,7 @@ import sys
 from pathlib import Path
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (AttemptStarted, CheckpointCompletedEntry)
-from penstock.checkpoint.storage.file_storage import LocalStorage
+from penstock.storage.local_storage import LocalStorage
 journal = Journal(LocalStorage(Path(sys.argv[1])), "count", summarise_after=4)
 attempt = journal.state().next_attempt
 journal.append(AttemptStarted(attempt, 1.0, "host", 1))

@@ -27,7 +27,6 @@ from penstock.connectors.acknowledging.acknowledgement_mark import (
 )
 from penstock.connectors.acknowledging.receiver_loop import ReceiverLoop
 from penstock.connectors.contracts.source import EnumeratorContext, SourceEnumerator
-from penstock.connectors.staging import durable_files
 from penstock.errors import (
     AcknowledgedRecordsError,
     FencedError,
@@ -35,6 +34,7 @@ from penstock.errors import (
     LostReceivedRecordsError,
     UndecodableMessageError,
 )
+from penstock.storage import durable_files
 from tests.unit.connectors.acknowledging.model_broker import ModelBroker, ModelReceiver, ModelSource
 
 FENCED = FencedError("job", "a1", "a2")

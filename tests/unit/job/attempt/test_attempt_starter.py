@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.checkpoint.storage.file_storage import LocalStorage
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common import Configuration, Types, WatermarkStrategy
 from penstock.common.job_status import JobStatus
@@ -29,6 +28,7 @@ from penstock.job.launch import launch
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.submitter import Submitter
 from penstock.recovery.lease import Owner, machine_id, process_start_time
+from penstock.storage.local_storage import LocalStorage
 from penstock.testing import Burst, Idle, ManualClock, Pause, ScriptedSource
 from penstock.testing.inline import InlineSubmitter
 from tests.unit.job.counting import (

@@ -32,10 +32,10 @@ from penstock.connectors.kafka.sink.producer import (
 from penstock.connectors.kafka.sink.publisher import KafkaPublisher
 from penstock.connectors.kafka.sink.serialization import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink.writer import ExactlyOnceKafkaWriter, KafkaWriter
-from penstock.connectors.staging.durable_files import make_directory
 from penstock.connectors.staging.staged_output import ImmediatePublisher
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.ids import attempt_number
+from penstock.storage.durable_files import make_directory
 
 _MAX_PREFIX_BYTES = 64_000
 _ON_LOST_MARKER = "penstock.kafka.on-lost-marker"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.connectors.staging.durable_files import (
+from penstock.storage.durable_files import (
     give_final_name,
     make_directory,
     sync_directory,
