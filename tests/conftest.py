@@ -14,6 +14,7 @@ from penstock.errors import MissingServerError
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.nats_server import NatsServer
 from penstock.testing.servers.postgres_server import PostgresServer
+from penstock.testing.servers.s3_server import S3Server
 from penstock.testing.servers.server_process import ServerProcess
 
 # Enough to find what is there to find, few enough for tests that take seconds.
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Of those on Spark the ones with Kafka come first: only a JVM that is started with Spark's Kafka
     reader has it.
     """
-    tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1}
+    tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1, "s3": 1, "hdfs": 1}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         names = {mark.name for mark in item.iter_markers()}
@@ -90,6 +91,11 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def nats() -> Iterator[NatsServer]:
     yield from _serve(NatsServer)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    yield from _serve(S3Server)
 
 
 @pytest.fixture(autouse=True)
