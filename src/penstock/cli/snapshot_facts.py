@@ -6,26 +6,27 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.checkpoint.barriers.channel_state_files import verify_segment
+from penstock.checkpoint.barriers.channel_state_files import in_flight_checks
 from penstock.checkpoint.storage.metadata import (
     ChannelState,
     CheckpointMetadata,
     OperatorSnapshot,
-    in_flight_file,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.common.storage_url import Location
 from penstock.connectors.files.enumerator import count_finished_files
 from penstock.errors import CorruptStateError
 from penstock.ids import OperatorUid
 from penstock.savepoint.read import verify_files
 from penstock.state.backends.refs import StateLocation, StateRef
 from penstock.state.backends.registry import create_state_backend
-from penstock.state.files import verify_file
+from penstock.state.files import verify
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator.states import decode_lists
 from penstock.state.registry.meta_info import (
@@ -36,7 +37,8 @@ from penstock.state.registry.meta_info import (
     registry_name,
 )
 from penstock.state.savepoint_file import SavepointFile
-from penstock.task.layout import file_name
+from penstock.storage.storages import storage_at
+from penstock.task.layout import file_name, state_location
 
 METADATA = "_metadata"
 
@@ -148,7 +150,7 @@ class Inspection(msgspec.Struct, frozen=True):
     damage: list[Damage]
 
 
-def inspect(path: Path, *, with_files: bool = True) -> Inspection:
+def inspect(path: Location, *, with_files: bool = True) -> Inspection:
     """Read a checkpoint or savepoint; `path` is its directory or the metadata in it.
 
     Nothing is changed or written. Without `with_files` only the metadata is read, and the state
@@ -159,7 +161,7 @@ def inspect(path: Path, *, with_files: bool = True) -> Inspection:
         CorruptMetadataError: the metadata is damaged.
     """
     directory = path.parent if path.name == METADATA else path
-    data = (directory / METADATA).read_bytes()
+    data = storage_at(directory).read(METADATA)
     metadata = decode_metadata(data, str(directory / METADATA))
     with tempfile.TemporaryDirectory(prefix="penstock-inspect-") as scratch:
         reader = _Reader(metadata, directory, Path(scratch), with_files=with_files)
@@ -194,7 +196,7 @@ def _file_sizes(operator: OperatorSnapshot) -> list[int]:
 
 class _Reader:
     def __init__(
-        self, metadata: CheckpointMetadata, directory: Path, scratch: Path, *, with_files: bool
+        self, metadata: CheckpointMetadata, directory: Location, scratch: Path, *, with_files: bool
     ) -> None:
         self._names = {operator.uid: operator.name for operator in metadata.operators}
         self._directory = directory
@@ -220,10 +222,10 @@ class _Reader:
 
     def _in_flight(self, operator: OperatorSnapshot, state: ChannelState) -> InFlightFacts:
         segments = [segment for entry in state.entries for segment in entry]
-        for segment in segments if self._with_files else ():
-            path = self._directory / in_flight_file(operator.uid, state, segment)
-            with self._recorded_damage():
-                verify_segment(path, segment)
+        if self._with_files:
+            for check in in_flight_checks(self._directory, operator.uid, [state]):
+                with self._recorded_damage():
+                    check()
         return _facts(
             InFlightFacts,
             state,
@@ -270,15 +272,15 @@ class _Reader:
         return [file.size for file in ref.files] + inline, states
 
     def _states(self, operator: OperatorSnapshot, subtask: int, ref: StateRef) -> list[StateFacts]:
-        name = file_name(OperatorUid(operator.uid))
-        place = StateLocation(
-            self._directory.parent / "shared" / name / str(subtask),
-            self._scratch / name / str(subtask),
+        uid = OperatorUid(operator.uid)
+        local = self._scratch / file_name(uid) / str(subtask)
+        place = replace(
+            state_location(self._directory.parent / "shared", uid, subtask), local_dir=local
         )
         known_damage = len(self.damage)
         for file in ref.files:
             with self._recorded_damage():
-                verify_file(place.shared_dir / file.name, file.size, file.crc)
+                verify(place, file)
         states: list[StateFacts] = []
         if len(self.damage) == known_damage:
             with self._recorded_damage():

@@ -4,7 +4,10 @@
     <savepoint>/<operator>/<state>/part-<subtask>.parquet
 
 While a savepoint is being written its file names begin with a dot, which readers of directories
-ignore, and contain the name of the task attempt.
+ignore, and contain the name of the task attempt. In a store, which cannot rename files, their names
+contain it from beginning to end:
+
+    <savepoint>/<operator>/<state>/part-<subtask>-<task attempt>.parquet
 """
 
 from __future__ import annotations
@@ -131,3 +134,8 @@ def part_name(subtask: int) -> str:
 def staged_name(subtask: int, name: str) -> str:
     """Return the name of a subtask's file until the savepoint is complete."""
     return f".part-{subtask}-{name}.parquet"
+
+
+def stored_name(subtask: int, name: str) -> str:
+    """Return the name of a subtask's file in a store, where it is never renamed."""
+    return f"part-{subtask}-{name}.parquet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import CorruptStateError
 from penstock.savepoint.columns import timestamp_column, value_column
 from penstock.state.files import verify_file
 from penstock.state.key_groups import KeyGroupRange, routed_keys
+from penstock.state.local_dir import writing_to
 from penstock.state.registry.meta_info import (
     MAP_STATE,
     TIMERS,
@@ -23,19 +26,26 @@ from penstock.state.registry.meta_info import (
 )
 from penstock.state.registry.migration import merged_registry, rewriter
 from penstock.state.savepoint_file import SavepointFile
+from penstock.storage.storages import storage_at
+from penstock.storage.verified_files import download, temporary_directory, verify
 from penstock.types.compatibility import Incompatible
 
 Entry = tuple[bytes, bytes]
 
 
 def entries_of(
-    savepoint: Path, files: Sequence[SavepointFile], key_groups: KeyGroupRange, step: str = ""
+    savepoint: Location,
+    files: Sequence[SavepointFile],
+    key_groups: KeyGroupRange,
+    step: str = "",
+    scratch: Path | None = None,
 ) -> Iterator[Entry]:
     """Iterate over the store entries of a range of key groups, ordered by key.
 
     ``files`` are those of all subtasks of one operator; files without these key groups are not
     opened. Every file is verified before it is used. A state that only some subtasks have migrated
-    is returned in its newer type. ``step`` is for error messages.
+    is returned in its newer type. ``step`` is for error messages. A file in a store is copied to
+    ``scratch``, a local directory, for as long as it is read; one at a time.
 
     Raises:
         CorruptStateError: if a file is missing, damaged or another one.
@@ -51,22 +61,39 @@ def entries_of(
     for name, parts in groupby(by_table, key=lambda file: file.state):
         next_group = 0
         for part in parts:
-            path = savepoint / part.path
             if part.first_key_group < next_group:
-                raise CorruptStateError(str(path), "another file holds the same key groups")
+                place = str(savepoint / part.path)
+                raise CorruptStateError(place, "another file holds the same key groups")
             next_group = part.stop_key_group
-            verify_file(path, part.size, part.crc)
-            yield from _entries(path, part, registry[name], key_groups)
+            with _verified(savepoint, part, scratch) as path:
+                yield from _entries(path, part, registry[name], key_groups)
 
 
-def verify_files(savepoint: Path, files: Iterable[SavepointFile]) -> None:
+@contextlib.contextmanager
+def _verified(savepoint: Location, file: SavepointFile, scratch: Path | None) -> Iterator[Path]:
+    """Verify a file and return where it can be read; what is in a store is copied for that."""
+    if isinstance(savepoint, Path):
+        verify_file(savepoint / file.path, file.size, file.crc)
+        yield savepoint / file.path
+        return
+    with temporary_directory(scratch) as directory:
+        copy = directory / "part.parquet"
+        with contextlib.nullcontext() if scratch is None else writing_to(scratch):
+            download(storage_at(savepoint), file.path, copy, file.size, file.crc)
+        yield copy
+
+
+def verify_files(savepoint: Location, files: Iterable[SavepointFile]) -> None:
     """Verify size and checksum of files.
 
     Raises:
         CorruptStateError: if one is missing, damaged or another one.
     """
     for file in files:
-        verify_file(savepoint / file.path, file.size, file.crc)
+        if isinstance(savepoint, StorageUrl):
+            verify(storage_at(savepoint), file.path, file.size, file.crc)
+        else:
+            verify_file(savepoint / file.path, file.size, file.crc)
 
 
 def _registry(files: Sequence[SavepointFile], step: str) -> dict[str, StateMetaInfo]:

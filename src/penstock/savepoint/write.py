@@ -1,7 +1,8 @@
 """Writes a subtask's state into a savepoint.
 
 Tasks write files under unique names; the driver then renames the files of the successful attempts
-to their final names. Before the savepoint's metadata exists, none of it counts.
+to their final names. In a store they keep their names, and the driver deletes all others. Before
+the savepoint's metadata exists, none of it counts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from zlib import crc32
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import CorruptStateError
 from penstock.savepoint.layout import (
     SavedOperator,
@@ -26,9 +28,9 @@ from penstock.savepoint.layout import (
     operator_dir,
     part_name,
     properties_of,
-    staged_name,
     state_dir,
 )
+from penstock.savepoint.part_files import PartFiles, part_files
 from penstock.state.files import sync_files
 from penstock.state.key_groups import LONG_KEY, key_of
 from penstock.state.registry.meta_info import (
@@ -41,6 +43,7 @@ from penstock.state.registry.meta_info import (
 from penstock.state.savepoint_file import SavepointFile
 from penstock.state.ttl.timestamps import prune_of
 from penstock.state.window_encoding import length_of
+from penstock.storage.storages import storage_at
 
 ROWS_PER_GROUP = 1 << 16
 BYTES_PER_GROUP = 1 << 25
@@ -52,21 +55,25 @@ _REGISTRY_PREFIX = table_prefix(REGISTRY)
 def write_subtask(
     entries: Iterable[tuple[bytes, bytes]],
     operator: SavedOperator,
-    savepoint: Path,
+    savepoint: Location,
     subtask: int,
     name: str,
     now: int = 0,
+    scratch: Path | None = None,
 ) -> list[SavepointFile]:
     """Write all states of a subtask, durably; return their files.
 
     Runs in a task. ``entries`` are those of its store in key order; one row group of them is held
     at a time. ``name`` is unique to the task attempt, so a retried task or a zombie interferes with
-    no other. Values that have expired at ``now`` are left out if the state is configured so.
+    no other. Values that have expired at ``now`` are left out if the state is configured so. A file
+    for a store is written to ``scratch`` first, a local directory, and verified after the upload.
 
     Raises:
-        CorruptStateError: if there are entries of a state that is not in the registry.
+        CorruptStateError: if there are entries of a state that is not in the registry, or a file in
+            a store does not read back as it was written.
     """
-    writer = _SubtaskWriter(operator, savepoint, subtask, name, now)
+    parts = part_files(savepoint, subtask, name, scratch)
+    writer = _SubtaskWriter(operator, parts, subtask, now)
     try:
         for prefix, keys, values in _chunks(entries):
             if prefix == _REGISTRY_PREFIX:
@@ -79,12 +86,17 @@ def write_subtask(
         raise
 
 
-def finalize_files(savepoint: Path, files: Iterable[SavepointFile]) -> list[SavepointFile]:
+def finalize_files(savepoint: Location, files: Iterable[SavepointFile]) -> list[SavepointFile]:
     """Rename the files of the successful task attempts to their final names; remove all others.
 
     Called by the driver, before it writes the metadata, with the files of all subtasks. Calling it
-    again with the same files, after a crash, has the same result.
+    again with the same files, after a crash, has the same result. In a store nothing is renamed.
+
+    Raises:
+        CorruptStateError: a file is missing.
     """
+    if isinstance(savepoint, StorageUrl):
+        return _remove_others(savepoint, list(files))
     kept = []
     directories: set[Path] = set()
     for file in files:
@@ -107,6 +119,31 @@ def finalize_files(savepoint: Path, files: Iterable[SavepointFile]) -> list[Save
     return kept
 
 
+def _remove_others(savepoint: StorageUrl, files: list[SavepointFile]) -> list[SavepointFile]:
+    """Delete the files of task attempts that did not succeed, from a store."""
+    storage = storage_at(savepoint)
+    directories = {PurePosixPath(file.path).parent for file in files}
+    found = {
+        entry.path: entry.size
+        for operator in sorted({directory.parts[0] for directory in directories})
+        for entry in storage.entries(operator)
+    }
+    for file in files:
+        # The listing is there anyway; the task has compared the content.
+        if found.get(file.path) != file.size:
+            reason = f"it has {found[file.path]} bytes" if file.path in found else "it is missing"
+            raise CorruptStateError(storage.location(file.path), reason)
+    named = {file.path for file in files}
+    storage.delete_all(
+        path
+        for path in found
+        if path not in named
+        and path.endswith(".parquet")
+        and PurePosixPath(path).parent in directories
+    )
+    return files
+
+
 def _chunks(
     entries: Iterable[tuple[bytes, bytes]],
 ) -> Iterator[tuple[bytes, list[bytes], list[bytes]]]:
@@ -127,17 +164,13 @@ def _chunks(
 
 
 class _SubtaskWriter:
-    def __init__(
-        self, operator: SavedOperator, savepoint: Path, subtask: int, name: str, now: int
-    ) -> None:
+    def __init__(self, operator: SavedOperator, parts: PartFiles, subtask: int, now: int) -> None:
         self._now = now
         self._operator = operator
-        self._savepoint = savepoint
+        self._parts = parts
         self._subtask = subtask
-        self._name = name
         self._registry: dict[bytes, tuple[str, StateMetaInfo]] = {}
         self._open: _PartWriter | None = None
-        self._begun: list[Path] = []
         self._files: dict[bytes, SavepointFile] = {}
 
     def register(self, keys: list[bytes], values: list[bytes]) -> None:
@@ -162,16 +195,13 @@ class _SubtaskWriter:
                 # Declared and empty: the file records that the state exists, and its type.
                 self._open = self._begin(prefix)
                 self._close()
-        directories = {path.parent for path in self._begun}
-        sync_files([*directories, *{path.parent for path in directories}])
+        self._parts.complete()
         return sorted(self._files.values(), key=lambda file: file.table)
 
     def abort(self) -> None:
         if self._open is not None:
             self._open.abort()
-        for path in self._begun:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        self._parts.abort()
 
     def _begin(self, prefix: bytes) -> _PartWriter:
         if prefix not in self._registry:
@@ -180,10 +210,7 @@ class _SubtaskWriter:
             where = f"of subtask {self._subtask} of {self._operator.uid!r}"
             raise CorruptStateError(where, reason)
         state, info = self._registry[prefix]
-        directory = self._savepoint / operator_dir(self._operator.uid) / state_dir(state)
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / staged_name(self._subtask, self._name)
-        self._begun.append(path)
+        path = self._parts.begin(PurePosixPath(operator_dir(self._operator.uid), state_dir(state)))
         properties = properties_of(self._operator, state, info, self._subtask)
         return _PartWriter(path, prefix, info, self._operator.key_type, properties)
 
@@ -192,6 +219,7 @@ class _SubtaskWriter:
         if part is None:
             return
         size, crc = part.close()
+        path = self._parts.put(size, crc)
         state, info = self._registry[part.prefix]
         self._files[part.prefix] = SavepointFile(
             state=state,
@@ -200,7 +228,7 @@ class _SubtaskWriter:
             generation=info.generation,
             table=info.table,
             subtask=self._subtask,
-            path=part.path.relative_to(self._savepoint).as_posix(),
+            path=path,
             rows=part.rows,
             size=size,
             crc=crc,
@@ -231,7 +259,6 @@ class _PartWriter:
         key_type: str,
         properties: dict[str, str],
     ) -> None:
-        self.path = path
         self.prefix = prefix
         self.rows = 0
         self.first_key_group = 0

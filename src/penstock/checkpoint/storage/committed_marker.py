@@ -9,42 +9,47 @@ both, the output is committed again, which changes nothing as long as the output
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.metadata import JOB_DIRECTORY, CheckpointMetadata
+from penstock.common.config.locations import below
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import PenstockError
 from penstock.ids import JobKey
-from penstock.storage.local_storage import LocalStorage
+from penstock.storage.storages import storage_at
 
 COMMITTED = "_committed"
 
 
-def mark_committed(directory: Path, metadata_crc: int) -> None:
+def mark_committed(directory: Location, metadata_crc: int) -> None:
     """Write the marker of a savepoint, unless the savepoint is no longer there."""
-    if (directory / METADATA).exists():
-        LocalStorage(directory).replace(COMMITTED, _marker(metadata_crc))
+    storage = storage_at(directory)
+    if storage.exists(METADATA):
+        storage.replace(COMMITTED, _marker(metadata_crc))
 
 
 def is_recorded_as_committed(
-    job_dir: JobDir, directory: Path, metadata: CheckpointMetadata, metadata_crc: int
+    job_dir: JobDir, directory: Location, metadata: CheckpointMetadata, metadata_crc: int
 ) -> bool:
     """Whether all output of a snapshot was committed, by its marker or its job's journal.
 
     The checksum identifies the snapshot: ids and paths may be those of another job's.
     """
     with contextlib.suppress(OSError):
-        if (directory / COMMITTED).read_bytes() == _marker(metadata_crc):
+        if storage_at(directory).read(COMMITTED) == _marker(metadata_crc):
             return True
     if metadata.kind != "savepoint":
         return _is_in_journal(directory.parent, metadata.checkpoint, metadata_crc)
-    recorded = metadata.properties.get(JOB_DIRECTORY)
-    places = {job_dir.path, *([] if recorded is None else [Path(recorded)])}
+    places = {job_dir.path}
+    if JOB_DIRECTORY in metadata.properties:
+        inherited = directory.options if isinstance(directory, StorageUrl) else {}
+        options = {**inherited, **job_dir.options}
+        places.add(below(job_dir.path, metadata.properties[JOB_DIRECTORY], options or None))
     return any(_is_in_journal(place, metadata.checkpoint, metadata_crc) for place in places)
 
 
-def _is_in_journal(job_directory: Path, checkpoint: int, metadata_crc: int) -> bool:
+def _is_in_journal(job_directory: Location, checkpoint: int, metadata_crc: int) -> bool:
     job = JobDir(job_directory.parent, JobKey(job_directory.name))
     try:
         state = Journal(job.storage, job.key).state()

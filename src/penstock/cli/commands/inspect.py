@@ -9,7 +9,13 @@ from pathlib import Path
 import click
 
 from penstock.cli.exit_codes import ExitCode
-from penstock.cli.options import as_path, json_option
+from penstock.cli.options import (
+    as_path,
+    json_option,
+    reached_with,
+    settings_of,
+    settings_options,
+)
 from penstock.cli.output import clock, duration, echo, size, table
 from penstock.cli.snapshot_facts import (
     METADATA,
@@ -18,7 +24,10 @@ from penstock.cli.snapshot_facts import (
     OperatorFacts,
     inspect,
 )
+from penstock.common.storage_url import Location
 from penstock.errors.base import plural
+from penstock.storage.storage_options import storage_options
+from penstock.storage.storages import storage_at
 
 _HEADS = ("STATE", "KIND", "TYPE", "SUBTASK", "KEY GROUPS", "ENTRIES", "SIZE")
 _MOST_POSITIONS = 8
@@ -30,18 +39,28 @@ _NUMBERS = ("SUBTASK", "ENTRIES", "SIZE")
 @click.option(
     "--metadata-only", is_flag=True, help="Read only the metadata: no checksums, no state names."
 )
+@settings_options
 @json_option
-def inspect_snapshot(path: Path, metadata_only: bool, as_json: bool) -> None:
+def inspect_snapshot(
+    path: Location,
+    metadata_only: bool,
+    defines: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+) -> None:
     """Show the contents of the checkpoint or savepoint at PATH, and verify all of its files.
 
-    PATH is its directory, or the _metadata in it. The exit code is 1 if a file is damaged.
+    PATH is its directory, or the _metadata in it, in a file system or a store. The exit code is 1
+    if a file is damaged.
     """
+    path = reached_with(storage_options(settings_of(defines, config)), path)
     try:
         found = inspect(path, with_files=not metadata_only)
     except (FileNotFoundError, NotADirectoryError):
         message = f"{path} is not a checkpoint or savepoint: it has no _metadata"
         raise click.BadParameter(message, param_hint="PATH") from None
-    if found.damage and not (Path(found.path) / METADATA).exists():
+    directory = path.parent if path.name == METADATA else path
+    if found.damage and not storage_at(directory).exists(METADATA):
         message = f"{path} was deleted while it was read: its job has completed a newer one"
         raise click.ClickException(message)
     echo(found, as_json, lambda: _text(found))

@@ -8,13 +8,17 @@ only inside its files; the tasks that restore it check them (`penstock.state.mer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import chain
+
+import pyarrow as pa
 
 from penstock.channel.columns import RecordLayout
-from penstock.channel.segment import read_slices
-from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.channel.segment import decode_slice, read_slices
+from penstock.checkpoint.barriers.channel_state_files import read_in_flight
+from penstock.checkpoint.storage.job_dir import JobDir, resolved
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.checkpoint.storage.metadata import ChannelState, OperatorSnapshot, in_flight_file
+from penstock.common.storage_url import Location, StorageUrl, names_below
 from penstock.connectors.contracts.sink import Sink
 from penstock.errors import PickledSnapshotError
 from penstock.graph.job_graph import Node
@@ -26,20 +30,20 @@ from penstock.types.signature import PICKLED
 
 
 def is_in_own_directory(
-    snapshot: Snapshot, job_dir: JobDir, savepoint_dir: Path | None, state: JournalState
+    snapshot: Snapshot, job_dir: JobDir, savepoint_dir: Location | None, state: JournalState
 ) -> bool:
     """Whether a snapshot is in the job's directory or savepoint directory, or is its own savepoint.
 
     Savepoints may be written to any directory: the journal knows where the job has written one.
     """
-    path = snapshot.path.resolve()
+    path = resolved(snapshot.path)
     own = [job_dir.path] if savepoint_dir is None else [job_dir.path, savepoint_dir]
-    if any(path.is_relative_to(directory.resolve()) for directory in own):
+    if any(names_below(resolved(directory), path) is not None for directory in own):
         return True
     return any(
         known.savepoint
         and known.metadata_crc == snapshot.crc
-        and job_dir.from_journal_path(known.path).resolve() == path
+        and resolved(job_dir.from_journal_path(known.path)) == path
         for known in state.completed
     )
 
@@ -81,15 +85,22 @@ def _pickled_in(operator: OperatorSnapshot, node: Node) -> Iterator[str]:
         yield "pending output"
 
 
-def _is_pickled(state: ChannelState, consumer: str, snapshot: Path) -> bool:
+def _is_pickled(state: ChannelState, consumer: str, snapshot: Location) -> bool:
     # With a declared type the consumer rejects pickled records itself.
     if PICKLED not in state.type:
         return False
-    layouts = {
-        part.layout
-        for entry in state.entries
-        for segment in entry
-        for slices in segment.slices
-        for part in read_slices(snapshot / in_flight_file(consumer, state, segment), slices)
-    }
+    layouts = set(_layouts(state, consumer, snapshot))
     return not layouts.isdisjoint({RecordLayout.PICKLE, RecordLayout.TYPED})
+
+
+def _layouts(state: ChannelState, consumer: str, snapshot: Location) -> Iterator[RecordLayout]:
+    if isinstance(snapshot, StorageUrl):
+        for segment, data in read_in_flight(snapshot, consumer, state):
+            for part in chain(*segment.slices):
+                content = data[part.offset : part.offset + part.length]
+                yield decode_slice(pa.py_buffer(content)).layout
+        return
+    for segment in chain(*state.entries):
+        path = snapshot / in_flight_file(consumer, state, segment)
+        for slices in segment.slices:
+            yield from (part.layout for part in read_slices(path, slices))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 from penstock.checkpoint.barriers.channel_state_files import SegmentCopy, copy_into_checkpoint
 from penstock.checkpoint.barriers.in_flight_data import ChannelInFlightData
 from penstock.checkpoint.event_log import CheckpointEvent
 from penstock.checkpoint.storage.metadata import ChannelState, ChannelStats, in_flight_file
+from penstock.common.storage_url import Location
 from penstock.common.text.memory_sizes import size
 from penstock.crash_points import CrashPoint, reach
 from penstock.ids import ChannelId, CheckpointId
@@ -28,7 +28,7 @@ class ChannelStateWriter:
 
     endpoints: Sequence[ChannelEndpoints]
     layout: AttemptLayout
-    directory: Callable[[CheckpointId], Path]
+    directory: Callable[[CheckpointId], Location]
     """Returns the exclusive directory of a checkpoint."""
     record: RecordEvent
 

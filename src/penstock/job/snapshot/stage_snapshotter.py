@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from penstock.checkpoint.coordinator import pending_checkpoint
 from penstock.checkpoint.storage import metadata
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.sink import SinkPublisher, SinkSnapshot
 from penstock.graph.job_graph import Node
 from penstock.graph.plan import Stage
@@ -77,7 +77,7 @@ class SnapshotRequest:
     """Whether all input is before the barrier."""
     flush: bool
     """Whether sinks must leave nothing unfinished."""
-    savepoint: Path | None
+    savepoint: Location | None
     """Where state goes in the canonical format; None for a checkpoint."""
     channel_state: InFlightDataCollector | None = None
     """The in-flight data, if the barrier overtakes records."""
@@ -148,7 +148,9 @@ class StageSnapshotter:
             durable.new_bytes.append(sum(f.size for f in exported))
         else:
             durable = self.state.make_durable(frozen.state)
-        source = frozen.source and self.source_files.keep(frozen.source, request.savepoint)
+        source = frozen.source and self.source_files.keep(
+            frozen.source, request.savepoint, self.channels.directory(request.checkpoint)
+        )
         in_flight = self.channels.keep(request.checkpoint, request.channel_state)
         async_s = time.perf_counter() - started
         # State, source and statistics of the stage are stored with its first operator.
