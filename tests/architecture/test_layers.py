@@ -16,6 +16,7 @@ LAYERS: list[list[str]] = [
     # From bottom to top: a package may import its own layer and those above it in this list.
     ["redaction", "errors", "ids", "crash_points", "version"],
     ["common"],
+    ["storage"],
     ["types"],
     [
         "datastream.state",

@@ -135,7 +135,8 @@ FIELDS: dict[Any, str] = {
     ),
     messages.GeneratorState: "kind fields",
     snapshot_files.SnapshotFiles: "directory files",
-    refs.FileRef: "name version size crc",
+    refs.StoredAt: "object start",
+    refs.FileRef: "name version size crc stored",
     refs.SstFiles: "version files",
     refs.StateRef: "version base deltas inline tables",
     savepoint_file.SavepointFile: (

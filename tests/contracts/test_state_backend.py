@@ -24,6 +24,7 @@ from penstock.state.delta import Delta
 from penstock.state.key_groups import KeyGroupRange, routed_key
 from penstock.state.local_dir import choose_local_dir
 from penstock.state.registry.meta_info import StateMetaInfo, registry_key, table_prefix
+from tests.local_paths import local
 
 State = dict[bytes, bytes]
 
@@ -254,9 +255,9 @@ def test_a_damaged_file_is_named_unless_it_is_known(
     backend.sync(place, ref)
     backend.verify(place, ref)
     for path in backend.files(place, ref):
-        good = path.read_bytes()
+        good = local(path).read_bytes()
         for bad in (good[:-1], good + b"x", bytes([good[0] ^ 1]) + good[1:], None):
-            path.unlink() if bad is None else path.write_bytes(bad)
+            local(path).unlink() if bad is None else local(path).write_bytes(bad)
             with pytest.raises(CorruptStateError) as caught:
                 backend.verify(place, ref)
             assert caught.value.path == str(path)
@@ -264,7 +265,7 @@ def test_a_damaged_file_is_named_unless_it_is_known(
         backend.sync(place, ref, known={path.name})
         with pytest.raises(FileNotFoundError):
             backend.sync(place, ref)
-        path.write_bytes(good)
+        local(path).write_bytes(good)
 
 
 @pytest.mark.parametrize("writer", BACKENDS)
@@ -456,7 +457,7 @@ class BackendMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_file_it_needs_is_there(self) -> None:
-        assert all(path.is_file() for path in self.backend.files(self.place, self.ref))
+        assert all(local(path).is_file() for path in self.backend.files(self.place, self.ref))
 
     def teardown(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)

@@ -12,6 +12,7 @@ from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.savepoint.read import verify_files
 from tests.crash.driver import job_dir, journal_of
 from tests.crash.pipeline import Variant
+from tests.local_paths import local
 
 KINDS = ("missing", "truncated", "flipped", "empty")
 
@@ -54,7 +55,7 @@ def _changed(path: Path) -> float:
 
 def located(variant: Variant, named: str) -> Path:
     """The path of a snapshot that the journal names."""
-    return job_dir(variant).path / named
+    return local(job_dir(variant).path) / named
 
 
 def metadata_in(directory: Path) -> CheckpointMetadata:
@@ -66,7 +67,7 @@ def metadata_in(directory: Path) -> CheckpointMetadata:
 def checkpoint_files(variant: Variant, named: str) -> list[Path]:
     """The files of a checkpoint that the journal names, its metadata first."""
     path = located(variant, named)
-    shared = job_dir(variant).shared
+    shared = local(job_dir(variant).shared)
     state = [shared / name for name in files_of(metadata_in(path))]
     return [path / "_metadata", *in_flight_files(variant, named), *state]
 

@@ -30,6 +30,7 @@ from tests.crash.driver import (
     started,
 )
 from tests.crash.pipeline import CRASH_BEHIND, EXCHANGE, FREEZE_AT, LOSE, NO_SPACE, Variant
+from tests.local_paths import local
 
 KILLED = -9
 HEARTBEATS = {"heartbeat.interval": "60 ms", "heartbeat.timeout": "500 ms"}
@@ -446,8 +447,8 @@ def damage_waiting(driver: Driver, variant: Variant, kind: str, rng: random.Rand
 
 def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
     """Kill a driver some time after it has won the journal."""
-    before = len(list(job_dir(variant).journal.glob("*")))
-    if driver.wait_until(lambda: len(list(job_dir(variant).journal.glob("*"))) > before):
+    before = len(list(local(job_dir(variant).journal).glob("*")))
+    if driver.wait_until(lambda: len(list(local(job_dir(variant).journal).glob("*"))) > before):
         time.sleep(seconds)
         driver.kill()
     expect(driver, driver.wait(), {0, KILLED})

@@ -29,6 +29,7 @@ from penstock.recovery.control import Savepoint
 from tests.crash.driver import completed_checkpoints, insist, job_dir, started
 from tests.crash.pipeline import AUDIT, Variant
 from tests.crash.schedules import verdict_of
+from tests.local_paths import local
 
 LONGEST_S = 30.0
 _ERROR = re.compile(r"^(\w+Error): ", re.MULTILINE)
@@ -95,16 +96,16 @@ class Subject:
 
     def files(self, target: Target) -> list[Path]:
         """The files of a target, as the killed job left them."""
-        job = job_dir(self.variant)
+        job = local(job_dir(self.variant).path)
         match target:
             case Target.CHECKPOINT:
-                roots = [p for p in job.path.iterdir() if p.name.startswith(("chk-", "shared"))]
+                roots = [p for p in job.iterdir() if p.name.startswith(("chk-", "shared"))]
             case Target.SAVEPOINT:
                 roots = [Path(self._savepoint)]
             case Target.JOURNAL:
-                roots = [job.journal]
+                roots = [job / "journal"]
             case Target.HISTORY:
-                roots = [job.path / "history", job.path / "job.json", job.path / "driver.json"]
+                roots = [job / "history", job / "job.json", job / "driver.json"]
         found = [p for root in roots for p in (root, *root.rglob("*")) if p.is_file()]
         return sorted(p for p in found if p.stat().st_size)
 

@@ -131,10 +131,13 @@ def measure(driver: int, directory: Path) -> dict[str, float]:
     for name, pid in processes(driver):
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            private = sum(
-                int(line.split()[1]) for line in status.splitlines() if line.startswith("Private_")
+            # Not pages of files: whether those are private depends on what other programs map.
+            own = sum(
+                int(line.split()[1])
+                for line in status.splitlines()
+                if line.startswith("Anonymous:")
             )
-            found[f"memory of the {name}, MB"] += private / 1024
+            found[f"memory of the {name}, MB"] += own / 1024
             found["open files"] += len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
     for name in ("checkpoints", "work", "local"):
         # Not by rglob, which fails if a directory is deleted meanwhile.

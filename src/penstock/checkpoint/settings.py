@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from pathlib import Path
 
 from penstock.common.config import checkpoint_options as checkpoints
 from penstock.common.config import recovery_options as recovery
+from penstock.common.config.locations import parse_location
 from penstock.common.config_options import ConfigOption, read
 from penstock.common.configuration import Configuration
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import ConfigurationError
+from penstock.storage.storage_options import storage_options
 
 
 class Guarantee(Enum):
@@ -75,11 +78,11 @@ class CheckpointSettings:
     retained: int
     retention: Retention
     storage: StorageKind
-    directory: Path | None
-    savepoint_directory: Path | None
+    directory: Location | None
+    savepoint_directory: Location | None
     incremental: bool
     synchronous: bool
-    restore_path: Path | None
+    restore_path: Location | None
     claim_mode: ClaimMode
     allow_non_restored_state: bool
     committer_retries: int
@@ -91,6 +94,16 @@ class CheckpointSettings:
     exception_history: int
     max_exception_text: int
     checkpoint_history: int
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """How stores are reached; may hold credentials."""
+
+    def locate(self, text: str) -> Location:
+        """Return the place that a user's path or URL names.
+
+        Raises:
+            ValueError: there can be no such place.
+        """
+        return parse_location(text, self.storage_options)
 
 
 def read_checkpoint_settings(
@@ -104,6 +117,12 @@ def read_checkpoint_settings(
 
     def seconds(option: ConfigOption[timedelta]) -> float:
         return read(configuration, option).total_seconds()
+
+    options = storage_options(configuration)
+
+    def location(option: ConfigOption[Location | None]) -> Location | None:
+        found = read(configuration, option)
+        return found.with_options(options) if isinstance(found, StorageUrl) else found
 
     interval = read(configuration, checkpoints.CHECKPOINT_INTERVAL)
     records = read(configuration, checkpoints.CHECKPOINT_RECORDS)
@@ -121,11 +140,11 @@ def read_checkpoint_settings(
         retained=read(configuration, checkpoints.RETAINED_CHECKPOINTS),
         retention=Retention(read(configuration, checkpoints.CHECKPOINT_RETENTION)),
         storage=_storage(configuration),
-        directory=read(configuration, checkpoints.CHECKPOINT_DIR),
-        savepoint_directory=read(configuration, checkpoints.SAVEPOINT_DIR),
+        directory=location(checkpoints.CHECKPOINT_DIR),
+        savepoint_directory=location(checkpoints.SAVEPOINT_DIR),
         incremental=read(configuration, checkpoints.INCREMENTAL_CHECKPOINTS),
         synchronous=read(configuration, checkpoints.STATE_SNAPSHOT) == "synchronous",
-        restore_path=read(configuration, checkpoints.RESTORE_PATH),
+        restore_path=location(checkpoints.RESTORE_PATH),
         claim_mode=ClaimMode(read(configuration, checkpoints.CLAIM_MODE)),
         allow_non_restored_state=read(configuration, checkpoints.IGNORE_UNCLAIMED_STATE),
         committer_retries=read(configuration, checkpoints.COMMITTER_RETRIES),
@@ -137,6 +156,7 @@ def read_checkpoint_settings(
         exception_history=read(configuration, recovery.EXCEPTION_HISTORY),
         max_exception_text=read(configuration, recovery.MAX_EXCEPTION_TEXT),
         checkpoint_history=read(configuration, checkpoints.CHECKPOINT_HISTORY),
+        storage_options=options,
     )
     for contradiction in _contradictions(settings):
         raise ConfigurationError(contradiction)

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.ids import CheckpointId, is_no_later
 from penstock.state.files import attempt_of
+from penstock.storage.storages import storage_at
 
 logger = logging.getLogger("penstock.checkpoint")
+
+_CLOSE_TIMEOUT_S = 60.0
 
 
 class StateFilesLease:
@@ -27,17 +33,17 @@ class StateFilesLease:
     It has one owner at a time, which either releases it or passes it on.
     """
 
-    def __init__(self, registry: SharedStateRegistry, files: Iterable[Path] = ()) -> None:
+    def __init__(self, registry: SharedStateRegistry, files: Iterable[Location] = ()) -> None:
         """Use `SharedStateRegistry.acquire`."""
         self._registry = registry
-        self.files = frozenset[Path]()
+        self.files = frozenset[Location]()
         self.replace(files)
 
-    def replace(self, files: Iterable[Path]) -> None:
+    def replace(self, files: Iterable[Location]) -> None:
         """Keep exactly these files from now on."""
         self._registry._exchange(self, frozenset(files))
 
-    def add(self, files: Iterable[Path]) -> None:
+    def add(self, files: Iterable[Location]) -> None:
         """Keep these files, too."""
         self.replace(self.files.union(files))
 
@@ -51,14 +57,15 @@ class SharedStateRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._references: Counter[Path] = Counter()
+        self._stores = _StoreDeletions()
+        self._references: Counter[Location] = Counter()
         self._checkpoints: dict[CheckpointId, StateFilesLease] = {}
 
-    def acquire(self, files: Iterable[Path] = ()) -> StateFilesLease:
+    def acquire(self, files: Iterable[Location] = ()) -> StateFilesLease:
         """Return a lease on some files."""
         return StateFilesLease(self, files)
 
-    def register_checkpoint(self, checkpoint: CheckpointId, files: Iterable[Path]) -> None:
+    def register_checkpoint(self, checkpoint: CheckpointId, files: Iterable[Location]) -> None:
         """Keep the files of a checkpoint until it is unregistered."""
         self._checkpoints[checkpoint] = self.acquire(files)
 
@@ -76,52 +83,110 @@ class SharedStateRegistry:
             if (lease := self._checkpoints.pop(checkpoint, None)) is not None:
                 lease.release()
 
-    def _exchange(self, lease: StateFilesLease, files: frozenset[Path]) -> None:
+    def _exchange(self, lease: StateFilesLease, files: frozenset[Location]) -> None:
         # Region loops, checkpoint executors and the coordinator lease the same files.
         with self._lock:
             added, dropped = files - lease.files, lease.files - files
             lease.files = files
             self._references.update(added)
             self._references.subtract(dropped)
-            unneeded = sorted(file for file in dropped if not self._references[file])
+            unneeded = sorted((f for f in dropped if not self._references[f]), key=str)
             for file in unneeded:
                 del self._references[file]
         # Outside the lock: only the owner of a lease can name its files, so none comes back.
         self._delete(unneeded)
 
-    def _delete(self, files: Iterable[Path]) -> None:
-        for path in files:
+    def close(self) -> None:
+        """Wait until what was deleted is gone from stores, too; nothing may be leased afterwards.
+
+        What remains after a while is removed by the next attempt.
+        """
+        self._stores.close()
+
+    def _delete(self, files: Iterable[Location]) -> None:
+        for file in files:
+            if isinstance(file, StorageUrl):
+                self._stores.add(file)
+                continue
             try:
-                path.unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("unneeded state file %s cannot be deleted: %s", path, error)
+                logger.warning("unneeded state file %s cannot be deleted: %s", file, error)
 
 
-def sweep(shared_dir: Path, keep: Set[Path], attempt: str) -> list[Path]:
+class _StoreDeletions:
+    """Deletes files of stores in a thread of its own, with few requests.
+
+    Those who give up files, region loops and the coordinator, do not wait for a store.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[StorageUrl | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def add(self, file: StorageUrl) -> None:
+        """Delete a file soon."""
+        self._queue.put(file)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="delete-state-files", daemon=True
+                )
+                self._thread.start()
+
+    def close(self) -> None:
+        """Wait until everything is deleted, for a limited time."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            thread.join(_CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (file := self._queue.get()) is not None:
+            files = [file]
+            is_last = False
+            while not (self._queue.empty() or is_last):
+                following = self._queue.get()
+                if following is None:
+                    is_last = True
+                else:
+                    files.append(following)
+            _delete_from_stores(files)
+            if is_last:
+                return
+
+
+def _delete_from_stores(files: Iterable[StorageUrl]) -> None:
+    by_store: defaultdict[StorageUrl, list[str]] = defaultdict(list)
+    for file in files:
+        by_store[replace(file, parts=())].append(file.path)
+    for store, paths in by_store.items():
+        try:
+            storage_at(store).delete_all(paths)
+        except OSError as error:
+            message = "%d unneeded files in %s cannot be deleted, the next attempt tries again: %s"
+            logger.warning(message, len(paths), store, error)
+
+
+def sweep(shared: Location, keep: Set[str], attempt: str) -> list[str]:
     """Delete the files of an attempt and older ones that `keep` lacks, and empty directories.
 
-    Called by an attempt that has won the journal, before its first task runs or after its last:
-    it removes what tasks staged and no checkpoint refers to. May be interrupted and repeated. It
-    does no harm in a driver that is being fenced: files of later attempts stay, and so do files
-    whose name does not say which attempt wrote them.
-
-    Raises:
-        ValueError: if `keep` names a file elsewhere; nothing is deleted then, because with paths
-            that do not compare every file would look unneeded.
+    Paths are relative to `shared`. Called by an attempt that has won the journal, before its first
+    task runs or after its last: it removes what tasks staged and no checkpoint refers to. May be
+    interrupted and repeated. It does no harm in a driver that is being fenced: files of later
+    attempts stay, and so do files whose name does not say which attempt wrote them.
     """
-    stray = next((path for path in sorted(keep) if not path.is_relative_to(shared_dir)), None)
-    if stray is not None:
-        msg = f"{stray} is not below {shared_dir}"
-        raise ValueError(msg)
-    deleted: list[Path] = []
-    for directory, _, names in os.walk(shared_dir, topdown=False):
-        place = Path(directory)
-        old = [place / name for name in names if is_no_later(attempt_of(name), attempt)]
-        unneeded = [path for path in old if path not in keep]
-        for path in unneeded:
-            path.unlink(missing_ok=True)
-        deleted += unneeded
-        if place != shared_dir:
+    storage = storage_at(shared)
+    unneeded = [
+        path
+        for path in storage.list("")
+        if path not in keep and is_no_later(attempt_of(PurePosixPath(path).name), attempt)
+    ]
+    storage.delete_all(unneeded)
+    if isinstance(shared, Path):
+        for directory, _, _ in os.walk(shared, topdown=False):
             with suppress(OSError):
-                place.rmdir()
-    return sorted(deleted)
+                Path(directory).rmdir()
+    return unneeded

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import msgspec
 
 from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
-from penstock.checkpoint.storage.job_dir import METADATA, JobDir, checkpoint_dir_name
+from penstock.checkpoint.storage.job_dir import JobDir, checkpoint_dir_name
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
@@ -46,7 +46,7 @@ class ShownCheckpoint(CheckpointStats, frozen=True):
         path = record.path
         if path is not None and not is_savepoint(record):
             path = str(job.checkpoint_dir(record.id))
-        discarded = record.status is CheckpointStatus.COMPLETED and _is_gone(path)
+        discarded = record.status is CheckpointStatus.COMPLETED and _is_gone(job, path)
         return cls(**{**msgspec.structs.asdict(record), "path": path}, discarded=discarded)
 
 
@@ -136,10 +136,11 @@ def job_name(job: JobDir) -> str:
 
 def _unreadable(job: JobDir, history: History) -> list[str]:
     damaged = set(history.unreadable)
-    if job.job.exists() and job.read_facts() is None:
+    if job.storage.exists(job.job.name) and job.read_facts() is None:
         damaged.add(job.job.name)
-    if job.driver.exists() and read_owner(job) is None and job.driver.exists():
-        damaged.add(job.driver.name)
+    lease = job.driver.name
+    if job.storage.exists(lease) and read_owner(job) is None and job.storage.exists(lease):
+        damaged.add(lease)
     return sorted(damaged)
 
 
@@ -148,19 +149,15 @@ def is_savepoint(record: CheckpointStats) -> bool:
     if record.kind in ("savepoint", "stop"):
         return True
     # The last checkpoint of a drained job is a savepoint unless it is in a checkpoint's directory.
-    return record.path is not None and Path(record.path).name != checkpoint_dir_name(record.id)
+    name = checkpoint_dir_name(record.id)
+    return record.path is not None and PurePosixPath(record.path).name != name
 
 
-def _is_gone(path: str | None) -> bool:
-    if path is None:
-        return True
+def _is_gone(job: JobDir, path: str | None) -> bool:
     try:
-        (Path(path) / METADATA).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
+        return path is None or not job.has_metadata(path)
     except (OSError, ValueError):
-        pass  # it cannot be seen now, or the record is damaged
-    return False
+        return False  # it cannot be seen now, or the record is damaged
 
 
 def _last_checkpoint(history: History, job: JobDir) -> LastCheckpoint | None:

@@ -5,25 +5,27 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from penstock.checkpoint.storage.job_dir import JobDir, find_job
+from penstock.checkpoint.storage.job_dir import JobDir, find_job, is_job
 from penstock.cli.job_overview import JobOverview, job_name, overview
 from penstock.common.config.checkpoint_options import CHECKPOINT_DIR
 from penstock.common.config.configuration_file import global_configuration, load_configuration
 from penstock.common.config.known_options import check_option, overlay
 from penstock.common.config.locations import parse_location
-from penstock.common.config.option_kinds import LOCAL_PATH
+from penstock.common.config.option_kinds import LOCATION
 from penstock.common.config.recovery_options import HEARTBEAT_TIMEOUT
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import ConfigurationError
 from penstock.ids import JobKey
+from penstock.storage.storage_options import storage_options
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -34,9 +36,9 @@ def as_path(
     value: str | None,
     *,
     hint: str | None = None,
-    parse: Callable[[str], Path] = parse_location,
-) -> Path | None:
-    """Return the absolute path that an option or argument names; a callback of click.
+    parse: Callable[[str], Location] = parse_location,
+) -> Location | None:
+    """Return the place that an option or argument names; a callback of click.
 
     Raises:
         click.BadParameter: it names a place that is not supported.
@@ -46,23 +48,23 @@ def as_path(
     try:
         return parse(value)
     except ValueError:
-        message = f"{value!r} is not {LOCAL_PATH.expected}"
+        message = f"{value!r} is not {LOCATION.expected}"
         raise click.BadParameter(message, ctx, param, hint) from None
 
 
 def as_sent_path(
     ctx: click.Context | None, param: click.Parameter | None, value: str | None
-) -> Path | None:
+) -> Location | None:
     """Return the same as `as_path`, and refuse what cannot be written in a request or journal."""
-    return as_path(ctx, param, value, parse=LOCAL_PATH.parse)
+    return as_path(ctx, param, value, parse=LOCATION.parse)
 
 
 def as_directory(
     ctx: click.Context | None, param: click.Parameter | None, value: str | None
-) -> Path | None:
+) -> Location | None:
     """Return the same as `as_path`, and refuse a file."""
     path = as_path(ctx, param, value)
-    if path is not None and path.is_file():
+    if isinstance(path, Path) and path.is_file():
         message = f"{str(path)!r} is a file"
         raise click.BadParameter(message, ctx, param)
     return path
@@ -77,21 +79,22 @@ JOB_HELP = "    JOB is an id, a name, or the path of a job's directory."
 class CommandSettings:
     """The settings of a command that inspects jobs and does not run one."""
 
-    directory: Path
+    directory: Location
     """The checkpoint directory."""
     heartbeat_timeout_s: float
+    storage_options: Mapping[str, str]
+    """How stores are reached."""
 
     @classmethod
     def read(
-        cls, defines: tuple[str, ...], config: Path | None, directory: Path | None
+        cls, defines: tuple[str, ...], config: Path | None, directory: Location | None
     ) -> CommandSettings:
         """Read `config.yaml`, and over it CONFIG, the -D options and --dir.
 
         Raises:
             ConfigurationError: a setting cannot be used, or no checkpoint directory is set.
         """
-        configuration = global_configuration()
-        overlay(configuration, overrides_of(defines, config))
+        configuration = settings_of(defines, config)
         directory = directory or read(configuration, CHECKPOINT_DIR)
         if directory is None:
             message = (
@@ -100,7 +103,8 @@ class CommandSettings:
             )
             raise ConfigurationError(message)
         timeout = read(configuration, HEARTBEAT_TIMEOUT)
-        return cls(directory, timeout.total_seconds())
+        options = storage_options(configuration)
+        return cls(reached_with(options, directory), timeout.total_seconds(), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class SelectedJob:
 
     @classmethod
     def find(
-        cls, job: str, defines: tuple[str, ...], config: Path | None, directory: Path | None
+        cls, job: str, defines: tuple[str, ...], config: Path | None, directory: Location | None
     ) -> SelectedJob:
         """Find a job by its id, its name or the path of its directory.
 
@@ -121,14 +125,17 @@ class SelectedJob:
             UnknownJobError: there is no such job.
             AmbiguousJobError: several jobs have this name.
         """
-        path = Path(job).absolute()
+        path: Location = Path(job).absolute()
         if _URL.match(job):
             path = as_path(None, None, job, hint="JOB") or path
-        if ("/" in job or directory is None) and (path / "journal").is_dir():
+        if "/" in job or directory is None:
             settings = CommandSettings.read(defines, config, path.parent)
-            return cls(JobDir(path.parent, JobKey(path.name)), settings.heartbeat_timeout_s)
+            at_path = JobDir(settings.directory, JobKey(path.name), settings.storage_options)
+            if is_job(at_path):
+                return cls(at_path, settings.heartbeat_timeout_s)
         settings = CommandSettings.read(defines, config, directory)
-        return cls(find_job(settings.directory, job), settings.heartbeat_timeout_s)
+        found = find_job(settings.directory, job)
+        return cls(replace(found, options=settings.storage_options), settings.heartbeat_timeout_s)
 
     @property
     def id(self) -> str:
@@ -143,6 +150,22 @@ class SelectedJob:
     def overview(self) -> JobOverview:
         """Read the current status of the job."""
         return overview(self.directory, self.heartbeat_timeout_s, time.time())
+
+
+def reached_with(options: Mapping[str, str], location: Location) -> Location:
+    """Return a location that is reached with the settings of a command, if it is in a store."""
+    return location.with_options(options) if isinstance(location, StorageUrl) else location
+
+
+def settings_of(defines: tuple[str, ...], config: Path | None) -> Configuration:
+    """Return `config.yaml`, and over it CONFIG and the -D options.
+
+    Raises:
+        ConfigurationError: a key or value cannot be used.
+    """
+    configuration = global_configuration()
+    overlay(configuration, overrides_of(defines, config))
+    return configuration
 
 
 def overrides_of(defines: tuple[str, ...], config: Path | None) -> Configuration:
@@ -194,7 +217,7 @@ def job_argument(command: Callable[..., None]) -> Callable[..., None]:
         job: str,
         defines: tuple[str, ...],
         config: Path | None,
-        directory: Path | None,
+        directory: Location | None,
         **options: Any,
     ) -> None:
         command(SelectedJob.find(job, defines, config, directory), **options)

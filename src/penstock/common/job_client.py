@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
-from penstock.common.config.option_kinds import LOCAL_PATH
+from penstock.common.config.option_kinds import LOCATION
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
@@ -141,9 +141,9 @@ def _local(directory: str | None) -> str | None:
     if directory is None:
         return None
     try:
-        return str(LOCAL_PATH.parse(directory))
+        return str(LOCATION.parse(directory))
     except ValueError:
-        message = f"savepoint_directory needs {LOCAL_PATH.expected}; got {directory!r}"
+        message = f"savepoint_directory needs {LOCATION.expected}; got {directory!r}"
         raise InvalidJobError(message) from None
 
 

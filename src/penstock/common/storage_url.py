@@ -68,3 +68,12 @@ class StorageUrl:
 
 Location = Path | StorageUrl
 """Where files are: a directory on this machine, which others may mount, or a place in a store."""
+
+
+def names_below(base: Location, place: Location) -> str | None:
+    """Return the names from a base to a place in or below it, None if it is elsewhere."""
+    if isinstance(place, StorageUrl):
+        return str(place.relative_to(base)) if place.is_relative_to(base) else None
+    if isinstance(base, StorageUrl) or not place.is_relative_to(base):
+        return None
+    return place.relative_to(base).as_posix()

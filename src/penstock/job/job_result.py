@@ -28,19 +28,21 @@ from penstock.checkpoint.storage.journal_entries import (
     JournalState,
     ResultClean,
 )
+from penstock.common.storage_url import Location
 from penstock.errors import JobCancelledError, PenstockError
 from penstock.job.context import JobContext
 from penstock.recovery.ended_jobs import end_to_report, refuse_stopped
 from penstock.recovery.lease import is_running_here, machine_id, process_start_time
+from penstock.storage.storages import storage_at
 
 logger = logging.getLogger("penstock.job")
 
-_executions: Counter[Path] = Counter()
-_dirty: dict[Path, Journal] = {}
+_executions: Counter[Location] = Counter()
+_dirty: dict[Location, Journal] = {}
 _watched_exits: set[int] = set()
 
 
-def count_execution(job_dir: Path) -> int:
+def count_execution(job_dir: Location) -> int:
     """Return the number of the execution of a job that begins in this process."""
     _executions[job_dir] += 1
     return _executions[job_dir]
@@ -106,7 +108,7 @@ def notices_exit() -> bool:
     return own != parent
 
 
-def clean_at_exit(job_dir: Path, journal: Journal) -> None:
+def clean_at_exit(job_dir: Location, journal: Journal) -> None:
     """Mark the result of the journal's attempt as clean when this process exits by itself."""
     _dirty[job_dir] = journal
     if multiprocessing.parent_process() is not None and os.getpid() not in _watched_exits:
@@ -136,7 +138,7 @@ def _mark_clean() -> None:
     while _dirty:
         job_dir, journal = _dirty.popitem()
         try:
-            if job_dir.is_dir():
+            if storage_at(job_dir).children(""):
                 journal.append(ResultClean(journal.attempt or "", time.time()))
         except (OSError, PenstockError) as error:
             # For example, another driver has started the job meanwhile.

@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from concurrent.futures import Future
-from pathlib import Path
 
 from penstock import errors
 from penstock.checkpoint.coordinator.request_decider import RequestKind
@@ -165,27 +164,27 @@ class JobRun:
         """Take a checkpoint now."""
         return self._request(RequestKind.MANUAL, None)
 
-    def trigger_savepoint(self, directory: str | Path | None) -> Future[CompletedCheckpoint]:
+    def trigger_savepoint(self, directory: str | None) -> Future[CompletedCheckpoint]:
         """Write a savepoint; the job continues."""
         return self._request(RequestKind.SAVEPOINT, self._savepoint_path(directory))
 
     def stop_with_savepoint(
-        self, directory: str | Path | None, *, drain: bool
+        self, directory: str | None, *, drain: bool
     ) -> Future[CompletedCheckpoint]:
         """Write a savepoint and end the job; with `drain` after the end of input."""
         kind = RequestKind.FINAL if drain else RequestKind.STOP
         return self._request(kind, self._savepoint_path(directory))
 
-    def _savepoint_path(self, directory: str | Path | None) -> str:
-        if directory is None:
-            directory = self._context.checkpoints.savepoint_directory
-        if directory is None:
+    def _savepoint_path(self, directory: str | None) -> str:
+        settings = self._context.checkpoints
+        place = settings.savepoint_directory if directory is None else settings.locate(directory)
+        if place is None:
             message = (
                 "there is no directory for the savepoint: name one (-p DIRECTORY), or set "
                 "execution.checkpointing.savepoint-dir"
             )
             raise errors.CheckpointFailedError(0, message)
-        return str(Path(directory) / f"savepoint-{self._dir.key}-{os.urandom(6).hex()}")
+        return str(place / f"savepoint-{self._dir.key}-{os.urandom(6).hex()}")
 
     def _request(self, kind: RequestKind, path: str | None) -> Future[CompletedCheckpoint]:
         running = self._running

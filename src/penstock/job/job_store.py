@@ -28,6 +28,7 @@ from penstock.job.context import JobContext
 from penstock.job.restore.retained_snapshots import RetainedSnapshots
 from penstock.recovery.lease import Lease
 from penstock.recovery.restore_candidates import discard_claimed
+from penstock.storage.storages import storage_at
 
 logger = logging.getLogger("penstock.job")
 
@@ -105,7 +106,7 @@ class JobStore:
         self.journal.check_tail()
         path = self._dir.from_journal_path(claimed.path)
         with contextlib.suppress(FileNotFoundError):
-            data = (path / METADATA).read_bytes()
+            data = storage_at(path).read(METADATA)
             if zlib.crc32(data) == claimed.metadata_crc:
                 discard_claimed(path, decode_metadata(data, str(path)))
         self.journal.append(ClaimedDiscarded(self.journal.attempt, claimed.path, time.time()))

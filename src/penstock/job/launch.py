@@ -21,6 +21,7 @@ from penstock.common.config.checkpoint_options import CHECKPOINT_DIR, FRESH
 from penstock.common.config.known_options import WORK_DIR
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.graph.plan import Plan, with_input_settings
@@ -51,7 +52,7 @@ ResolveTransport = Callable[[Transport | None], Transport]
 _OWNER_ONLY = 0o700
 _OTHERS = 0o077
 
-_launched: weakref.WeakValueDictionary[Path, LaunchedJob] = weakref.WeakValueDictionary()
+_launched: weakref.WeakValueDictionary[Location, LaunchedJob] = weakref.WeakValueDictionary()
 """The jobs of this process by directory: the lease only excludes other processes.
 
 The threads of a running job keep it alive.
@@ -76,8 +77,12 @@ def launch(
     restart = read_restart_strategy(configuration, checkpointing=checkpoints.enabled)
     key = job_key(checkpoints.job_id, plan.job_name)
     work_dir, temporary = _work_dir(settings, key, is_all=checkpoints.directory is not None)
-    job_dir = JobDir(checkpoints.directory or temporary or work_dir, key)
-    _make(job_dir.path, WORK_DIR.key if checkpoints.directory is None else CHECKPOINT_DIR.key)
+    root = checkpoints.directory or temporary or work_dir
+    job_dir = JobDir(root, key, checkpoints.storage_options)
+    if isinstance(job_dir.path, Path):
+        _make(job_dir.path, WORK_DIR.key if checkpoints.directory is None else CHECKPOINT_DIR.key)
+    else:
+        _reach(job_dir)
     running = _launched.get(job_dir.path)
     if running is not None and not running.wait_for_end(0):
         raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")
@@ -193,6 +198,19 @@ def _make(directory: Path, key: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UnusableDirectoryError(key, str(directory), reason) from error
+
+
+def _reach(job_dir: JobDir) -> None:
+    """Look into a job's directory in a store, which needs no directory to exist.
+
+    Raises:
+        UnusableDirectoryError: the store cannot be reached, or refuses.
+    """
+    try:
+        job_dir.job_instance()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnusableDirectoryError(CHECKPOINT_DIR.key, str(job_dir.path), reason) from error
 
 
 def _local_dir(settings: JobSettings, job_dir: JobDir) -> HostDir:

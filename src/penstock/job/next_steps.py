@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
-from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
+from penstock.common.storage_url import Location
 from penstock.job.context import JobContext
 from penstock.recovery.ended_jobs import run_command
 
@@ -17,7 +17,7 @@ _NO_DIRECTORY = "without a checkpoint directory"
 _RESUMES = "with your other options and arguments resumes it"
 
 
-def log_start(context: JobContext, state: JournalState, restored: Path | None) -> None:
+def log_start(context: JobContext, state: JournalState, restored: Location | None) -> None:
     """Log which job starts, where its files are, and what it restores."""
     starts_over = restored is None and state.is_over and not context.fresh
     level = logging.WARNING if starts_over else logging.INFO
@@ -66,7 +66,7 @@ def next_step(state: JournalState, job_dir: JobDir, program: str | None) -> str:
     from_scratch = "the same command starts it from scratch"
     if given is not None:
         from_scratch = f"the same command restores {given} again"
-        if not (job_dir.from_journal_path(given) / METADATA).exists():
+        if not job_dir.has_metadata(given):
             from_scratch = f"{given} is deleted, the command without it starts it from scratch"
     retained = [c for c in state.restorable if not c.savepoint]
     if not retained:

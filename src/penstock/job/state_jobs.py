@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from penstock.common.storage_url import Location
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import entries_of
 from penstock.savepoint.write import write_subtask
@@ -17,9 +18,10 @@ from penstock.state.backends import refs
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.delta import Entry
 from penstock.state.key_groups import KeyGroupRange
-from penstock.state.local_dir import AttemptDir
+from penstock.state.local_dir import AttemptDir, writing_to
 from penstock.state.merge import reject_pickled
 from penstock.state.savepoint_file import SavepointFile
+from penstock.state.stored_files import store_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,21 @@ def compact(work: CompactionWork, task_attempt: int) -> refs.StateRef | None:
     if work.snapshot is not None:
         backend.clean_up_local(work.place.resolve(), work.snapshot.version)
     return compacted
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWork:
+    """Files of one subtask's state, to be put into the store."""
+
+    place: refs.UnresolvedStateLocation
+    files: tuple[refs.FileRef, ...]
+    name: refs.StagedName
+
+
+def store(work: StoreWork, task_attempt: int) -> list[refs.FileRef]:
+    """Put files into the store; return refs that say where they are."""
+    name = replace(work.name, task_attempt=task_attempt)
+    return store_files(work.place.shared, work.files, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,7 @@ class RestoreWork:
     name: refs.StagedName
     key_groups: KeyGroupRange
     old: Sequence[PreviousState] = ()
-    savepoint: Path | None = None
+    savepoint: Location | None = None
     files: Sequence[SavepointFile] = ()
     step: str = ""
     untrusted: str = ""
@@ -100,7 +117,9 @@ def restore(work: RestoreWork, task_attempt: int) -> refs.StateRef:
 
     def restore_at(place: refs.StateLocation) -> refs.StateRef:
         if work.savepoint is not None:
-            entries = entries_of(work.savepoint, work.files, work.key_groups, work.step)
+            entries = entries_of(
+                work.savepoint, work.files, work.key_groups, work.step, place.local_dir.parent
+            )
             return backend.load(check(entries), place, name)
         sources = [
             (create_state_backend(old.backend), old.place.resolve(), old.ref) for old in work.old
@@ -119,7 +138,7 @@ class ExportWork:
     place: refs.UnresolvedStateLocation
     ref: refs.StateRef
     operator: SavedOperator
-    target: Path
+    target: Location
     subtask: int
     name: refs.StagedName
     now: int
@@ -131,11 +150,21 @@ def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
     backend = create_state_backend(work.backend)
     name = str(replace(work.name, task_attempt=task_attempt))
 
-    def export_at(place: refs.StateLocation) -> list[SavepointFile]:
+    def export_at(place: refs.StateLocation, scratch: Path | None = None) -> list[SavepointFile]:
         entries = backend.entries(place, work.ref)
-        return write_subtask(entries, work.operator, work.target, work.subtask, name, work.now)
+        return write_subtask(
+            entries, work.operator, work.target, work.subtask, name, work.now, scratch
+        )
 
-    return backend.on_host(work.place, export_at)
+    if isinstance(work.target, Path):
+        return backend.on_host(work.place, export_at)
+
+    def export_through_host(place: refs.StateLocation) -> list[SavepointFile]:
+        # A file is on this host until it is uploaded.
+        with writing_to(place.local_dir):
+            return export_at(place, place.local_dir.parent)
+
+    return work.place.use(export_through_host)
 
 
 def remove_local_state(work: AttemptDir, task_attempt: int) -> None:

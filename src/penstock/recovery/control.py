@@ -24,7 +24,7 @@ from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.metric_values import MetricInfo
 from penstock.common.text.tolerant_json import decode_json, encode_json
-from penstock.recovery.control_files import ControlFiles, UnusableFileError
+from penstock.recovery.control_files import UnusableFileError, control_files
 
 logger = logging.getLogger("penstock.recovery")
 
@@ -95,7 +95,7 @@ class Control:
     def __init__(self, job_dir: JobDir, clock: Callable[[], float] = time.time) -> None:
         self._storage = job_dir.storage
         self._directory = job_dir.control.name
-        self._files = ControlFiles(job_dir.control)
+        self._files = control_files(job_dir.control)
         self._clock = clock
         self._answers: deque[tuple[float, RequestId]] | None = None
         """The answers that exist and when they were found or written; None before the first."""

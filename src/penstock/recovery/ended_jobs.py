@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 
 from penstock.checkpoint.storage.journal_entries import DriverProcess, JobEnded, JournalState
+from penstock.common.storage_url import Location
 from penstock.errors import StoppedJobError
 from penstock.recovery.restore_candidates import was_given
 
@@ -14,7 +14,7 @@ from penstock.recovery.restore_candidates import was_given
 def end_to_report(
     state: JournalState,
     *,
-    given: Path | None,
+    given: Location | None,
     fresh: bool,
     command: str,
     execution: int,
@@ -39,7 +39,7 @@ def end_to_report(
 
 
 def refuse_stopped(
-    state: JournalState, job: str, program: str | None, *, given: Path | None, fresh: bool
+    state: JournalState, job: str, program: str | None, *, given: Location | None, fresh: bool
 ) -> None:
     """Refuse to start a job from scratch that was stopped in order to be resumed.
 

@@ -91,7 +91,7 @@ DriverStatus = Free | Dead | Silent | Alive
 def read_owner(job_dir: JobDir) -> Owner | None:
     """Return the driver that wrote the lease last; None if it was released or is unreadable."""
     try:
-        return decode_json(job_dir.driver.read_bytes(), Owner)
+        return decode_json(job_dir.storage.read(job_dir.driver.name), Owner)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -244,7 +244,7 @@ class Lease:
         with self._lock:
             owner = read_owner(self._job_dir)
             if owner is not None and not self._is_newer(owner):
-                self._job_dir.driver.unlink(missing_ok=True)
+                self._job_dir.storage.delete(self._job_dir.driver.name)
 
     def _beat(self) -> None:
         while not self._stop.wait(self._interval_s):

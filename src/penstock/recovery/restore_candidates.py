@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.checkpoint.settings import Guarantee
-from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir, checkpoint_dir_name
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.checkpoint.storage.metadata import CheckpointMetadata, files_of
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import BadCheckpointError
 from penstock.ids import CheckpointId, JobKey
 from penstock.savepoint.directory import dispose
+from penstock.storage.storages import storage_at
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreCandidate:
     """One snapshot that a job may start from."""
 
-    path: Path
+    path: str
+    """As in the journal."""
     checkpoint: CheckpointId | None = None
     """Its id, if it is a checkpoint of this job; None for any other snapshot."""
     crc: int | None = None
@@ -30,7 +32,7 @@ class RestoreCandidate:
 
 
 def restore_candidates(
-    state: JournalState, *, given: Path | None, fresh: bool, restarting: bool
+    state: JournalState, *, given: Location | None, fresh: bool, restarting: bool
 ) -> list[RestoreCandidate]:
     """Return the snapshots to start from, the best first; none means an empty state.
 
@@ -41,7 +43,7 @@ def restore_candidates(
     """
     own = [
         RestoreCandidate(
-            Path(c.path),
+            c.path,
             CheckpointId(c.checkpoint),
             c.metadata_crc,
             c.checkpoint in state.commits_started,
@@ -50,7 +52,7 @@ def restore_candidates(
         for c in reversed(state.restorable)
     ]
     last = state.last_attempt
-    previous = None if last is None or last.restored_path is None else Path(last.restored_path)
+    previous = None if last is None else last.restored_path
     if restarting:
         return own or _only(previous)
     if fresh:
@@ -62,8 +64,8 @@ def restore_candidates(
     return own or _only(given or previous)
 
 
-def _only(path: Path | None) -> list[RestoreCandidate]:
-    return [] if path is None else [RestoreCandidate(path)]
+def _only(path: Location | str | None) -> list[RestoreCandidate]:
+    return [] if path is None else [RestoreCandidate(str(path))]
 
 
 def lineage_of(
@@ -87,13 +89,13 @@ def lineage_of(
     return last.lineage or attempt
 
 
-def was_given(state: JournalState, given: Path) -> bool:
+def was_given(state: JournalState, given: Location) -> bool:
     """Whether an attempt of this lineage was given the same snapshot."""
     last = state.last_attempt
     for attempt in reversed(state.attempts):
         if last is None or attempt.lineage != last.lineage:
             return False
-        if attempt.given_path is not None and Path(attempt.given_path) == given:
+        if attempt.given_path == str(given):
             return True
         if attempt.fresh or attempt.given_path is not None:
             return False
@@ -119,30 +121,36 @@ def check_fallback(
         raise BadCheckpointError(bad.checkpoint or 0, damage, older)
 
 
-def discard_claimed(path: Path, metadata: CheckpointMetadata) -> None:
+def discard_claimed(path: Location, metadata: CheckpointMetadata) -> None:
     """Delete a claimed savepoint, or another job's checkpoint with the files only it refers to.
 
     Called when the job has a checkpoint of its own; may be interrupted and repeated.
     """
-    if not (path / METADATA).exists():
+    if not storage_at(path).exists(METADATA):
         return
     if metadata.kind == "savepoint":
         dispose(path)
         return
     other = JobDir(path.parent.parent, JobKey(path.parent.name))
+    storage = other.storage
     shared: set[str] = set()
     for checkpoint in other.checkpoints_on_disk():
-        file = other.metadata(checkpoint)
-        if file.parent != path and file.exists():
-            shared.update(files_of(decode_metadata(file.read_bytes(), str(file))))
-    for name in files_of(metadata):
-        if name not in shared:
-            (other.shared / name).unlink(missing_ok=True)
+        file = f"{checkpoint_dir_name(checkpoint)}/{METADATA}"
+        if checkpoint_dir_name(checkpoint) != path.name and storage.exists(file):
+            shared.update(files_of(decode_metadata(storage.read(file), storage.location(file))))
+    storage.delete_all(
+        f"{other.shared.name}/{name}" for name in files_of(metadata) if name not in shared
+    )
     # The metadata last: without it a repeated call would not find the files.
-    for file in path.iterdir():
-        if file.is_dir():
-            shutil.rmtree(file)
-        elif file.name != METADATA:
-            file.unlink()
+    if isinstance(path, StorageUrl):
+        last = f"{path.name}/{METADATA}"
+        storage.delete_all(name for name in storage.list(path.name) if name != last)
+        storage.delete_tree(path.name)
+        return
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != METADATA:
+            entry.unlink()
     (path / METADATA).unlink()
     path.rmdir()

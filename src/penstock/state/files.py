@@ -1,17 +1,21 @@
-"""State files in the shared directory: written once, verified when they are read."""
+"""State files in the shared directory or a store: written once, verified when they are read."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from zlib import crc32
 
 from penstock.common.new_files import create_file
+from penstock.common.storage_url import Location
 from penstock.errors import CorruptStateError
 from penstock.state.backends.refs import FileRef, StateLocation
 from penstock.state.delta import Block, Sums, read_blocks, write_blocks
+from penstock.storage.storages import storage_at
 
 BASE = ".base"
 DELTA = ".delta"
@@ -45,22 +49,46 @@ def write_file(
     return FileRef(name, version, sums.size, sums.crc)
 
 
+def place_of(location: StateLocation, ref: FileRef) -> Location:
+    """Return where a file is: in the shared directory, or in the store."""
+    if ref.stored is None or location.store is None:
+        return location.shared_dir / ref.name
+    return location.store / ref.stored.object
+
+
+@contextmanager
+def open_file(location: StateLocation, ref: FileRef) -> Iterator[BinaryIO]:
+    """Open a file for reading from its beginning to its end, wherever it is.
+
+    Raises:
+        CorruptStateError: if it is missing; or if it is too short, when that is found.
+    """
+    try:
+        if ref.stored is None or location.store is None:
+            with (location.shared_dir / ref.name).open("rb") as file:
+                yield file
+        else:
+            stored = ref.stored
+            storage = storage_at(location.store)
+            with storage.open(stored.object, stored.start, ref.size) as file:
+                yield file
+    except FileNotFoundError:
+        raise CorruptStateError(str(place_of(location, ref)), "it is missing") from None
+
+
 def read_file(location: StateLocation, ref: FileRef) -> Iterator[Block]:
     """Read the blocks of a file, verifying that it is the one the ref names.
 
     Raises:
         CorruptStateError: if it is missing, damaged or another file.
     """
-    path = location.shared_dir / ref.name
-    try:
-        with path.open("rb") as file:
-            yield from read_blocks(file, path, ref.version, Sums(ref.size, ref.crc))
-    except FileNotFoundError:
-        raise CorruptStateError(str(path), "it is missing") from None
+    with open_file(location, ref) as file:
+        path = str(place_of(location, ref))
+        yield from read_blocks(file, path, ref.version, Sums(ref.size, ref.crc))
 
 
 def check_exists(location: StateLocation, ref: FileRef) -> None:
-    """Check that a file which was verified before still exists.
+    """Check that a file in the shared directory which was verified before still exists.
 
     Raises:
         CorruptStateError: if it is missing or of another size.
@@ -73,23 +101,37 @@ def check_exists(location: StateLocation, ref: FileRef) -> None:
     check_sums(path, (size, ref.crc), (ref.size, ref.crc))
 
 
-def verify_file(path: Path, size: int, crc: int) -> None:
-    """Read a file, of any format, and verify its size and CRC-32.
+def verify(location: StateLocation, ref: FileRef) -> None:
+    """Read a state file and verify its size and checksum.
 
     Raises:
         CorruptStateError: if it is missing, damaged or another file.
     """
-    found_crc = found_size = 0
+    with open_file(location, ref) as file:
+        check_sums(place_of(location, ref), _sums_of(file), (ref.size, ref.crc))
+
+
+def verify_file(path: Path, size: int, crc: int) -> None:
+    """Read a local file, of any format, and verify its size and CRC-32.
+
+    Raises:
+        CorruptStateError: if it is missing, damaged or another file.
+    """
     try:
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                found_crc, found_size = crc32(piece, found_crc), found_size + len(piece)
+            check_sums(path, _sums_of(file), (size, crc))
     except FileNotFoundError:
         raise CorruptStateError(str(path), "it is missing") from None
-    check_sums(path, (found_size, found_crc), (size, crc))
 
 
-def check_sums(path: Path, found: tuple[int, int], wanted: tuple[int, int]) -> None:
+def _sums_of(file: BinaryIO) -> tuple[int, int]:
+    size = crc = 0
+    while piece := file.read(_PIECE):
+        crc, size = crc32(piece, crc), size + len(piece)
+    return size, crc
+
+
+def check_sums(path: Location, found: tuple[int, int], wanted: tuple[int, int]) -> None:
     """Raise `CorruptStateError` if the size or checksum is not the expected one."""
     (size, crc), (wanted_size, wanted_crc) = found, wanted
     if size != wanted_size:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.common.storage_url import Location, StorageUrl
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
-from penstock.state.backends.refs import UnresolvedStateLocation
+from penstock.state.backends.refs import StateLocation, UnresolvedStateLocation
 from penstock.state.local_dir import AttemptDir, HostDir
 
 
@@ -97,6 +98,18 @@ class AttemptLayout:
         return self.durable / "connectors" / self.lineage
 
 
+def state_location(shared: Location, uid: OperatorUid, subtask: int) -> StateLocation:
+    """Return where the files of a subtask's state are in the directory of a job's state files.
+
+    Without a local directory: for reading only.
+    """
+    place = shared / file_name(uid) / str(subtask)
+    if isinstance(place, StorageUrl):
+        return StateLocation(_NOWHERE, _NOWHERE, place)
+    return StateLocation(place, place)
+
+
+_NOWHERE = Path(os.devnull)
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 

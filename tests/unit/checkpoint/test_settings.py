@@ -190,7 +190,7 @@ def test_contradictions_are_refused_with_a_sentence(
         ("execution.checkpointing.tolerable-failed-checkpoints", -1),
         ("execution.checkpointing.num-retained", 0),
         ("execution.checkpointing.mode", "PERHAPS_ONCE"),
-        ("execution.checkpointing.dir", "s3://bucket/checkpoints"),
+        ("execution.checkpointing.dir", "s3:///checkpoints"),
         ("execution.checkpointing.dir", "file://other-host/checkpoints"),
         ("execution.checkpointing.dir", ""),
         ("execution.state-recovery.claim-mode", "LEGACY"),

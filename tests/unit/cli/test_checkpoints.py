@@ -36,6 +36,7 @@ from penstock.checkpoint.storage.metadata_serializer import encode_metadata
 from penstock.connectors.contracts.source import EnumeratorContext
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.formats.text_lines import StreamFormat
+from tests.local_paths import local
 from tests.unit.cli.job_fixtures import (
     end,
     endless_job,
@@ -123,7 +124,7 @@ def test_the_latest_of_each_kind_are_shown_with_restores_and_exceptions(
 
 
 def test_a_restore_shows_its_five_times(job: JobDir, tmp_path: Path) -> None:
-    shutil.rmtree(job.path / "history")
+    shutil.rmtree(local(job.path / "history"))
     history = History(job.storage)
     history.add_recovery(Recovery("a2", 7, "the driver died", 0.5, 2, 0.25, 0.125, 0.0625, 1040.0))
     text = penstock("checkpoints", "count", "--dir", tmp_path).stdout
@@ -165,7 +166,7 @@ def test_a_snapshot_that_was_deleted_is_shown_as_discarded(job: JobDir, tmp_path
         2: False,
         1: False,
     }
-    job.metadata(1).unlink()
+    local(job.metadata(1)).unlink()
     text = penstock("checkpoints", "count", "--dir", tmp_path).stdout
     row = next(line for line in text.splitlines() if line.startswith(" 1 "))
     assert row.endswith(" yes")
@@ -176,7 +177,7 @@ def test_a_snapshot_that_was_deleted_is_shown_as_discarded(job: JobDir, tmp_path
 
 
 def test_a_checkpoint_is_found_after_its_job_was_moved(job: JobDir, tmp_path: Path) -> None:
-    shutil.move(job.path, tmp_path / "moved" / job.key)
+    shutil.move(local(job.path), tmp_path / "moved" / job.key)
     one = ("checkpoints", "count", "1", "--dir", tmp_path / "moved", "--json")
     found = json_of(penstock(*one))
     there = str(tmp_path / "moved" / job.key / "chk-1")

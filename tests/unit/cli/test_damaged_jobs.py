@@ -16,6 +16,7 @@ from penstock.checkpoint.history import (
 )
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.metadata import SubtaskStats
+from tests.local_paths import local
 from tests.unit.cli.job_fixtures import job_directory, json_of, penstock, set_driver
 
 STATS = SubtaskStats(0.5, 0.25, 0.001, 1.5, 1003.0, 2048, 100, 5000)
@@ -41,8 +42,8 @@ def job(tmp_path: Path) -> JobDir:
 
 def test_damaged_records_are_skipped_and_named(job: JobDir, tmp_path: Path) -> None:
     history = job.path / "history"
-    (history / "000000000001.json").write_bytes(b'{"id":1,"kind":"\xff"}')
-    (history / "exceptions.jsonl").write_bytes(b"[" * 100_000)
+    local(history / "000000000001.json").write_bytes(b'{"id":1,"kind":"\xff"}')
+    local(history / "exceptions.jsonl").write_bytes(b"[" * 100_000)
     shown = penstock("checkpoints", "count", "--dir", tmp_path)
     assert shown.exit_code == 0
     assert "\n 2  COMPLETED" in shown.stdout
@@ -58,7 +59,7 @@ def test_damaged_records_are_skipped_and_named(job: JobDir, tmp_path: Path) -> N
 
 
 def test_one_damaged_record_is_not_a_missing_one(job: JobDir, tmp_path: Path) -> None:
-    (job.path / "history" / "000000000001.json").write_bytes(b"\xff")
+    local(job.path / "history" / "000000000001.json").write_bytes(b"\xff")
     shown = penstock("checkpoints", "count", "1", "--dir", tmp_path)
     assert shown.exit_code == 1
     assert "Job count has a damaged record of checkpoint 1." in shown.output
@@ -68,7 +69,7 @@ def test_one_damaged_record_is_not_a_missing_one(job: JobDir, tmp_path: Path) ->
 def test_a_job_without_readable_facts_is_listed_under_its_id(
     job: JobDir, tmp_path: Path, name: str
 ) -> None:
-    (job.path / name).write_bytes(b'{"name":"\xff","host":"\xff"}')
+    local(job.path / name).write_bytes(b'{"name":"\xff","host":"\xff"}')
     listed = penstock("list", "--dir", tmp_path)
     assert listed.exit_code == 0
     assert "count" in listed.stdout
@@ -82,15 +83,15 @@ def test_a_job_without_readable_facts_is_listed_under_its_id(
 )  # fmt: skip
 def test_a_flipped_byte_anywhere_breaks_no_command(job: JobDir, tmp_path: Path, name: str) -> None:
     path = job.path / name
-    whole = path.read_bytes()
+    whole = local(path).read_bytes()
     for at in range(0, len(whole), 1 + len(whole) // 30):
         for bit in (0x01, 0x10, 0x80):
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+            local(path).write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
             commands = [["list"], ["checkpoints", str(job.path)]]
             for command in commands:
                 result = penstock(*command, "--dir", tmp_path)
                 assert isinstance(result.exception, SystemExit | None), (at, bit, result.exception)
-    path.write_bytes(whole)
+    local(path).write_bytes(whole)
 
 
 def test_job_directories_of_other_users_are_left_out_and_named(
@@ -98,14 +99,14 @@ def test_job_directories_of_other_users_are_left_out_and_named(
 ) -> None:
     other = tmp_path / "other"
     (other / "journal").mkdir(parents=True)
-    is_file, access = Path.is_file, os.access
+    listdir, access = os.listdir, os.access
 
-    def refuse(path: Path) -> bool:
-        if path.parent == other:
+    def refuse(path: Path) -> list[str]:
+        if path == other:
             raise PermissionError(13, "Permission denied")
-        return is_file(path)
+        return listdir(path)
 
-    monkeypatch.setattr(Path, "is_file", refuse)
+    monkeypatch.setattr(os, "listdir", refuse)
     monkeypatch.setattr(os, "access", lambda path, mode: path != other and access(path, mode))
     listed = penstock("list", "--dir", tmp_path)
     assert listed.exit_code == 0

@@ -11,6 +11,7 @@ from penstock.checkpoint.storage.journal_entries import JobEnded, JournalState, 
 from penstock.cli.job_overview import displayed_status, status_of
 from penstock.common.job_status import JobStatus
 from penstock.recovery.lease import Alive, Dead, DriverStatus, Free, Owner, Silent
+from tests.local_paths import local
 from tests.unit.cli.job_fixtures import (
     end,
     endless_job,
@@ -121,7 +122,7 @@ def test_a_driver_is_silent_by_the_heartbeat_timeout_of_the_settings(tmp_path: P
 def test_a_damaged_journal_does_not_break_the_list(tmp_path: Path) -> None:
     job_directory(tmp_path, "good")
     bad = job_directory(tmp_path, "bad")
-    next(bad.journal.iterdir()).write_bytes(b"{")
+    next(local(bad.journal).iterdir()).write_bytes(b"{")
     shown = json_of(penstock("list", "--dir", tmp_path, "--json"))
     assert {job["id"]: job["status"] for job in shown} == {"good": "SUSPENDED", "bad": "DAMAGED"}
 

@@ -1,4 +1,4 @@
-"""Paths on the command line: what is not a local or shared path is refused by its option."""
+"""Paths on the command line: what is neither a path nor in a store is refused by its option."""
 
 from __future__ import annotations
 
@@ -9,43 +9,48 @@ import pytest
 from penstock.common.job_status import JobStatus
 from tests.unit.cli.job_fixtures import job_directory, penstock
 
-BUCKET = "s3a://bucket/there"
+ELSEWHERE = "ftp://host/there"
 
 
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (("list", "--dir", BUCKET), "'--dir'"),
-        (("checkpoints", "count", "--dir", BUCKET), "'--dir'"),
-        (("stop", "count", "--dir", BUCKET), "'--dir'"),
-        (("stop", "count", "-p", BUCKET), "'-p' / '--savepoint-path'"),
-        (("cancel", "count", "--dir", BUCKET), "'--dir'"),
-        (("cancel", BUCKET), "JOB"),
-        (("checkpoints", BUCKET), "JOB"),
-        (("savepoint", "count", "--dir", BUCKET), "'--dir'"),
-        (("savepoint", "count", BUCKET), "'[DIR]'"),
-        (("savepoint", "--dispose", BUCKET), "'--dispose'"),
-        (("checkpoint", "trigger", "count", "--dir", BUCKET), "'--dir'"),
-        (("checkpoint", "inspect", BUCKET), "'PATH'"),
-        (("channels", "count", "--dir", BUCKET), "'--dir'"),
-        (("metrics", "count", "--dir", BUCKET), "'--dir'"),
-        (("run", "-s", BUCKET, __file__), "'-s' / '--from-savepoint'"),
+        (("list", "--dir", ELSEWHERE), "'--dir'"),
+        (("checkpoints", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("stop", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("stop", "count", "-p", ELSEWHERE), "'-p' / '--savepoint-path'"),
+        (("cancel", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("cancel", ELSEWHERE), "JOB"),
+        (("checkpoints", ELSEWHERE), "JOB"),
+        (("savepoint", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("savepoint", "count", ELSEWHERE), "'[DIR]'"),
+        (("savepoint", "--dispose", ELSEWHERE), "'--dispose'"),
+        (("checkpoint", "trigger", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("checkpoint", "inspect", ELSEWHERE), "'PATH'"),
+        (("channels", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("metrics", "count", "--dir", ELSEWHERE), "'--dir'"),
+        (("run", "-s", ELSEWHERE, __file__), "'-s' / '--from-savepoint'"),
     ],
 )
-def test_a_url_of_an_object_store_is_refused_and_its_option_named(
+def test_a_url_of_another_scheme_is_refused_and_its_option_named(
     words: tuple[str, ...], option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refused = penstock(*words)
     assert refused.exit_code == 2
-    assert f"Error: Invalid value for {option}: {BUCKET!r} is not a path in" in refused.stderr
-    assert "object stores such as s3:// are not in this version" in refused.stderr
+    assert f"Error: Invalid value for {option}: {ELSEWHERE!r} is not a path in" in refused.stderr
+    assert "or a place in a store: s3://bucket/path, gs://bucket/path" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("scheme", ["hdfs", "gs", "abfs-x", "S3"])
+@pytest.mark.parametrize("scheme", ["abfs-x", "http", "s3n"])
 def test_any_other_scheme_is_refused(scheme: str) -> None:
     assert "Invalid value for '--dir'" in penstock("list", "--dir", f"{scheme}:///x").stderr
+
+
+@pytest.mark.parametrize("url", ["s3:///x", "hdfs:///x", "gs://", "s3://key:secret@bucket/x"])
+def test_a_url_without_a_bucket_or_with_credentials_is_refused(url: str) -> None:
+    assert "Invalid value for '--dir'" in penstock("list", "--dir", url).stderr
 
 
 def test_a_url_of_a_local_file_is_a_path(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from penstock.datastream.functions import (
 from penstock.datastream.state import ListState, ListStateDescriptor
 from penstock.errors import BadCheckpointError, UserFunctionError
 from penstock.testing import Burst, Idle, ManualClock, Pause, ScriptedFailures, ScriptedSource
+from tests.local_paths import local
 from tests.unit.job.counting import (
     Program,
     bursts,
@@ -241,9 +242,9 @@ def test_a_fresh_start_restores_nothing_and_deletes_nothing(tmp_path: Path) -> N
     assert kept.checkpoint not in [c.checkpoint for c in program.journal().restorable]
     # It still exists when the fresh job has finished and cleaned up.
     metadata = old.dir.metadata(kept.checkpoint)
-    buffered = files_of(decode_metadata(metadata.read_bytes(), str(metadata)))
+    buffered = files_of(decode_metadata(local(metadata).read_bytes(), str(metadata)))
     assert buffered
-    assert all((old.dir.shared / name).exists() for name in buffered)
+    assert all(local(old.dir.shared / name).exists() for name in buffered)
 
 
 def test_a_job_resumes_from_its_moved_directory(tmp_path: Path) -> None:
@@ -267,10 +268,10 @@ def test_checkpoints_of_an_ended_lineage_are_removed_by_the_next_start_after_a_c
         program.run()
     assert program.dir.checkpoints_on_disk()
     kept = program.dir.connectors("a1")
-    kept.mkdir(parents=True, exist_ok=True)
+    local(kept).mkdir(parents=True, exist_ok=True)
     Program(tmp_path, bursts(30), output="again").run()
     assert program.dir.checkpoints_on_disk() == []
-    assert not kept.exists()
+    assert not local(kept).exists()
 
 
 def test_a_finished_job_starts_from_the_beginning(tmp_path: Path) -> None:
@@ -308,8 +309,8 @@ def test_a_finished_job_leaves_no_checkpoints_behind(tmp_path: Path) -> None:
     program = Program(tmp_path, bursts(30))
     program.run()
     assert program.dir.checkpoints_on_disk() == []
-    assert not program.dir.shared.exists()
-    assert not (program.dir.path / "connectors").exists()
+    assert not local(program.dir.shared).exists()
+    assert not local(program.dir.path / "connectors").exists()
     assert program.journal().completed == ()
 
 
@@ -363,7 +364,7 @@ def test_a_job_falls_back_from_a_damaged_checkpoint_if_none_of_it_was_committed(
 ) -> None:
     program = Program(tmp_path)
     first, second = two_checkpoints(program, data_between=False)
-    flip_a_byte(program.dir.metadata(second))
+    flip_a_byte(local(program.dir.metadata(second)))
     after = again(program)
     after.run()
     assert after.verdict().is_exactly_once, after.verdict()
@@ -373,7 +374,7 @@ def test_a_job_falls_back_from_a_damaged_checkpoint_if_none_of_it_was_committed(
 def test_a_damaged_checkpoint_whose_output_is_committed_is_rejected(tmp_path: Path) -> None:
     program = Program(tmp_path)
     first, second = two_checkpoints(program, data_between=True)
-    flip_a_byte(program.dir.metadata(second))
+    flip_a_byte(local(program.dir.metadata(second)))
     with pytest.raises(BadCheckpointError) as refused:
         again(program).run()
     assert (refused.value.checkpoint, refused.value.older) == (second, first)
@@ -388,7 +389,7 @@ def test_a_damaged_checkpoint_whose_output_is_committed_is_rejected(tmp_path: Pa
 def test_a_damaged_state_file_is_found_before_it_is_used(tmp_path: Path, backend: str) -> None:
     program = Program(tmp_path, parallelism=1, settings={"state__backend__type": backend})
     two_checkpoints(program, data_between=True)
-    files = [p for p in program.dir.shared.rglob("*") if p.is_file()]
+    files = [p for p in local(program.dir.shared).rglob("*") if p.is_file()]
     newest = max(files, key=lambda p: p.stat().st_mtime_ns)
     flip_a_byte(newest)
     with pytest.raises(BadCheckpointError, match=newest.name):
@@ -398,7 +399,7 @@ def test_a_damaged_state_file_is_found_before_it_is_used(tmp_path: Path, backend
 def test_a_job_that_fell_back_keeps_the_files_it_fell_back_to(tmp_path: Path) -> None:
     program = Program(tmp_path, parallelism=1)
     first, second = two_checkpoints(program, data_between=False)
-    flip_a_byte(program.dir.metadata(second))
+    flip_a_byte(local(program.dir.metadata(second)))
     # Many micro-batches with compactions, and no checkpoint: state files come and go.
     busy = Program(
         tmp_path,
@@ -428,7 +429,7 @@ def test_a_checkpoint_found_bad_by_a_restart_ends_the_job(tmp_path: Path) -> Non
     wait_for_records(job, 30)
     n = checkpoint(job)
     eventually(lambda: n in program.journal().commits_done)
-    flip_a_byte(program.dir.metadata(n))
+    flip_a_byte(local(program.dir.metadata(n)))
     assert program.clock is not None
     program.clock.advance(10)
     assert job.wait_for_end(20)

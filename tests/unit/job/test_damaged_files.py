@@ -14,6 +14,7 @@ from penstock.job.attempt.attempt_starter import RunningAttempt
 from penstock.job.job_run import JobRun
 from penstock.job.request_server import RequestServer
 from penstock.recovery.lease import Lease
+from tests.local_paths import local
 from tests.unit.job.counting import (
     Program,
     die,
@@ -115,7 +116,7 @@ INVALID_UTF8 = b'{"name":"\xff","attempt":"\xff","message":"\xff"}\n'
 
 def damage(job: JobDir) -> None:
     """Make everything unreadable that users look at."""
-    for path in (job.job, job.driver, *(job.path / "history").rglob("*.json*")):
+    for path in (local(job.job), local(job.driver), *local(job.path / "history").rglob("*.json*")):
         path.write_bytes(INVALID_UTF8)
 
 
@@ -155,16 +156,16 @@ def test_a_driver_starts_whatever_an_older_one_left_for_users(
 def unreadable(job: JobDir) -> None:
     """Replace files by a directory, and the history by a link to itself."""
     history = job.path / "history"
-    for path in history.rglob("*"):
+    for path in local(history).rglob("*"):
         path.unlink()
-    history.rmdir()
-    history.symlink_to(history)
+    local(history).rmdir()
+    local(history).symlink_to(local(history))
 
 
 def test_a_job_with_bad_files_in_control_serves_requests_and_ends(tmp_path: Path) -> None:
     program = Program(tmp_path, idle_after(50))
     job = program.launch()
-    program.dir.control.mkdir(exist_ok=True)
+    local(program.dir.control).mkdir(exist_ok=True)
     bad_files(program.dir)
     wait_for_lines(program, 50)
     job.cancel()

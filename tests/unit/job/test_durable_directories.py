@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.connectors.socket.ingestion_log import IngestionLog
+from tests.local_paths import local
 from tests.unit.job.counting import (
     Program,
     checkpoint,
@@ -57,12 +58,12 @@ def test_every_directory_that_leads_to_a_checkpoint_or_savepoint_is_synced(
     job.savepoint(str(tmp_path / "new" / "savepoints")).result(20)
     number = checkpoint(job)
     die(job)
-    state = [path for path in program.dir.shared.rglob("*") if path.is_file()]
+    state = [path for path in local(program.dir.shared).rglob("*") if path.is_file()]
     saved = list((tmp_path / "new").rglob("*.parquet"))
     assert state
     assert saved
-    journal = list(program.dir.journal.iterdir())
-    files = [program.dir.metadata(number), *state, *saved, *journal]
+    journal = list(local(program.dir.journal).iterdir())
+    files = [local(program.dir.metadata(number)), *state, *saved, *journal]
     assert not_synced(tmp_path, files, synced) == set()
 
 

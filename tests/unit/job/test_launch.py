@@ -14,6 +14,7 @@ import pytest
 
 from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.job.launch import _launched
+from tests.local_paths import local
 from tests.unit.job.counting import Program, idle_after, launched, wait_for_records
 
 
@@ -53,7 +54,7 @@ def test_a_copy_of_a_running_jobs_directory_leaves_the_job_alone(tmp_path: Path)
     copy = working_in(tmp_path)
     copy.directory, copy.output = "copy", "copied"
     shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy")
-    copy.dir.driver.unlink()
+    local(copy.dir.driver).unlink()
     copy.run()
     assert sorted((tmp_path / "work").rglob("*")) == before
     job.cancel()
@@ -95,7 +96,7 @@ def test_only_the_owner_may_enter_a_job_directory(tmp_path: Path) -> None:
     program.script = idle_after(5)
     job = program.launch()
     (work,) = (tmp_path / "work").iterdir()
-    assert (mode(program.dir.path), mode(work)) == (0o700, 0o700)
+    assert (mode(local(program.dir.path)), mode(work)) == (0o700, 0o700)
     job.cancel()
     assert job.wait_for_end(20)
 
@@ -103,11 +104,11 @@ def test_only_the_owner_may_enter_a_job_directory(tmp_path: Path) -> None:
 def test_a_start_tightens_the_mode_of_its_own_job_directory(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.run()
-    program.dir.path.chmod(0o777)
+    local(program.dir.path).chmod(0o777)
     other = tmp_path / "checkpoints" / "other"
     other.mkdir(mode=0o755)
     program.run()
-    assert mode(program.dir.path) == 0o700
+    assert mode(local(program.dir.path)) == 0o700
     assert mode(other) == 0o755
 
 
@@ -117,12 +118,12 @@ def test_a_job_directory_of_another_user_is_used_as_it_is(
     # Local state directories must belong to the user, which is not so with the id below.
     program = Program(tmp_path, settings={"state__backend__type": "memory"})
     program.run()
-    program.dir.path.chmod(0o770)
+    local(program.dir.path).chmod(0o770)
     # Only here: local state is checked against the real user.
     changed = SimpleNamespace(**{**vars(os), "geteuid": lambda: 12345})
     monkeypatch.setattr("penstock.job.launch.os", changed)
     program.run()
-    assert mode(program.dir.path) == 0o770
+    assert mode(local(program.dir.path)) == 0o770
 
 
 def test_the_arguments_in_job_json_have_no_credentials(
@@ -135,4 +136,4 @@ def test_the_arguments_in_job_json_have_no_credentials(
     facts = program.dir.read_facts()
     assert facts is not None
     assert facts.args[:4] == ["--day", "monday", "--password", "***"]
-    assert "s3cret" not in program.dir.job.read_text()
+    assert "s3cret" not in local(program.dir.job).read_text()

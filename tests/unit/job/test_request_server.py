@@ -14,10 +14,11 @@ from penstock.errors import CorruptJournalError
 from penstock.ids import JobKey
 from penstock.job.job_run import JobRun
 from penstock.job.request_server import RequestServer
+from penstock.recovery import control_files
 from penstock.recovery.control import Cancel, Checkpoint, Control, Metrics, Savepoint
-from penstock.recovery.control_files import ControlFiles
 from penstock.recovery.lease import Lease
 from penstock.storage.local_storage import LocalStorage
+from tests.local_paths import local
 
 
 class FakeJob:
@@ -42,7 +43,7 @@ class FakeJob:
 @pytest.fixture
 def job(tmp_path: Path) -> JobDir:
     job = JobDir(tmp_path, JobKey("count"))
-    job.control.mkdir(parents=True)
+    local(job.control).mkdir(parents=True)
     return job
 
 
@@ -51,10 +52,11 @@ def server_of(job: JobDir, fake: FakeJob) -> RequestServer:
 
 
 def bad_files(job: JobDir) -> None:
-    (job.control / "1-utf8.request.json").write_bytes(b'{"request":{"type":"\xff"},"time":1.0}')
-    (job.control / "2-deep.request.json").write_bytes(b"[" * 200_000)
-    (job.control / "3-loop.request.json").symlink_to(job.control / "3-loop.request.json")
-    os.mkfifo(job.control / "4-pipe.request.json")
+    control = local(job.control)
+    (control / "1-utf8.request.json").write_bytes(b'{"request":{"type":"\xff"},"time":1.0}')
+    (control / "2-deep.request.json").write_bytes(b"[" * 200_000)
+    (control / "3-loop.request.json").symlink_to(control / "3-loop.request.json")
+    os.mkfifo(control / "4-pipe.request.json")
 
 
 @pytest.mark.parametrize("when", ["before the start", "while it runs", "at the end"])
@@ -176,13 +178,14 @@ def test_a_request_is_read_once_however_long_it_takes(
     server = server_of(job, FakeJob())
     Control(job).submit(Savepoint())
     read: list[str] = []
-    read_file = ControlFiles.read
+    local = control_files._LocalControlFiles
+    read_file = local.read
 
-    def count(self: ControlFiles, name: str, longest: int) -> bytes:
+    def count(self: control_files._LocalControlFiles, name: str, longest: int) -> bytes:
         read.append(name)
         return read_file(self, name, longest)
 
-    monkeypatch.setattr(ControlFiles, "read", count)
+    monkeypatch.setattr(local, "read", count)
     for _ in range(3):
         server._serve_new()
     assert len(read) == 1

@@ -20,6 +20,7 @@ from penstock.ids import CheckpointId
 from penstock.job.job_store import JobStore
 from penstock.savepoint.directory import dispose
 from penstock.testing import compare
+from tests.local_paths import local
 from tests.unit.job.counting import (
     Program,
     bursts,
@@ -56,7 +57,7 @@ def canceled(root: Path, **settings: str) -> tuple[Program, Path]:
     job.cancel()
     assert job.wait_for_end(20)
     (newest,) = program.dir.checkpoints_on_disk() or [CheckpointId(0)]
-    return program, program.dir.checkpoint_dir(newest)
+    return program, local(program.dir.checkpoint_dir(newest))
 
 
 def started_from(root: Path, path: Path, **settings: str) -> Program:
@@ -71,7 +72,7 @@ def is_whole(program: Program, path: Path) -> bool:
         return False
     files = files_of(decode_metadata(metadata.read_bytes(), str(metadata)))
     assert files
-    return all((program.dir.shared / name).exists() for name in files)
+    return all(local(program.dir.shared / name).exists() for name in files)
 
 
 # -- retained checkpoints -----------------------------------------------------------------------
@@ -183,7 +184,7 @@ def test_a_checkpoint_that_the_job_fell_back_from_is_deleted_with_its_next_one(
     wait_for_records(job, 50)
     older, newest = checkpoint(job), checkpoint(job)
     die(job)
-    flip_a_byte(program.dir.metadata(newest))
+    flip_a_byte(local(program.dir.metadata(newest)))
     job = program.launch()
     assert program.dir.checkpoints_on_disk() == [older, newest]
     following = checkpoint(job)
@@ -228,7 +229,7 @@ def test_a_checkpoint_that_was_discarded_but_not_deleted_can_be_restored(tmp_pat
     die(job)
     path = first.dir.checkpoint_dir(first.journal().restorable[-1].checkpoint)
     # As a driver leaves it that dies after it has written the metadata: the journal lacks it.
-    orphan = path.rename(path.with_name("chk-9000"))
+    orphan = local(path).rename(local(path).with_name("chk-9000"))
     data = (orphan / "_metadata").read_bytes()
     renamed = msgspec.structs.replace(decode_metadata(data, ""), checkpoint=9000)
     (orphan / "_metadata").write_bytes(encode_metadata(renamed))

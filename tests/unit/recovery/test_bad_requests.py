@@ -10,8 +10,9 @@ import pytest
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Cancel, Checkpoint, Control
-from penstock.recovery.control_files import QUARANTINE, ControlFiles
+from penstock.recovery.control_files import QUARANTINE, control_files
 from penstock.storage.local_storage import LocalStorage
+from tests.local_paths import local
 
 BAD = "00000000000000000001-bad"
 DONE = Answer(True, "done")
@@ -39,7 +40,7 @@ BAD_FILES: dict[str, Callable[[Path], object]] = {
 @pytest.fixture
 def job(tmp_path: Path) -> JobDir:
     job = JobDir(tmp_path, JobKey("count"))
-    job.control.mkdir(parents=True)
+    local(job.control).mkdir(parents=True)
     return job
 
 
@@ -47,7 +48,7 @@ def job(tmp_path: Path) -> JobDir:
 def test_a_bad_file_is_rejected_once_and_other_requests_are_served(
     job: JobDir, make: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    make(job.control / f"{BAD}.request.json")
+    make(local(job.control / f"{BAD}.request.json"))
     driver = Control(job)
     good = Control(job).submit(Cancel())
     with caplog.at_level(logging.WARNING, "penstock.recovery"):
@@ -57,7 +58,9 @@ def test_a_bad_file_is_rejected_once_and_other_requests_are_served(
     rejected = Control(job).answer(BAD)
     assert rejected is not None
     assert "cannot read the request" in rejected.message
-    assert [path.name for path in (job.control / "quarantine").iterdir()] == [f"{BAD}.request.json"]
+    assert [path.name for path in local(job.control / "quarantine").iterdir()] == [
+        f"{BAD}.request.json"
+    ]
 
 
 def test_an_unreadable_file_is_rejected(job: JobDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +87,7 @@ def test_a_bad_file_that_cannot_be_moved_is_logged_once(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    (job.control / f"{BAD}.request.json").write_bytes(b"\xff")
+    local(job.control / f"{BAD}.request.json").write_bytes(b"\xff")
     monkeypatch.setattr(Path, "rename", refuse)
     monkeypatch.setattr(LocalStorage, "create", refuse)
     control = Control(job)
@@ -96,16 +99,16 @@ def test_a_bad_file_that_cannot_be_moved_is_logged_once(
 def test_the_quarantine_keeps_the_newest_files(job: JobDir) -> None:
     control = Control(job)
     for n in range(40):
-        (job.control / f"{n:020d}-x.request.json").write_bytes(b"\xff")
+        local(job.control / f"{n:020d}-x.request.json").write_bytes(b"\xff")
     assert control.pending() == []
-    kept = sorted(path.name for path in (job.control / "quarantine").iterdir())
+    kept = sorted(path.name for path in local(job.control / "quarantine").iterdir())
     assert kept == [f"{n:020d}-x.request.json" for n in range(24, 40)]
 
 
 def test_files_in_subdirectories_are_no_requests(job: JobDir) -> None:
     below = job.control / "quarantine"
-    below.mkdir()
-    (below / f"{BAD}.request.json").write_bytes(b"\xff")
+    local(below).mkdir()
+    local(below / f"{BAD}.request.json").write_bytes(b"\xff")
     control = Control(job)
     assert control.pending() == []
     assert control.reject_abandoned() == []
@@ -124,7 +127,9 @@ def test_a_damaged_answer_is_an_answer(job: JobDir) -> None:
     control = Control(job)
     asked = control.submit(Checkpoint())
     control.reply(asked, DONE)
-    (job.control / f"{asked}.answer.json").write_bytes(b'{"answer":{"ok":true,"message":"\xff"}}')
+    local(job.control / f"{asked}.answer.json").write_bytes(
+        b'{"answer":{"ok":true,"message":"\xff"}}'
+    )
     answer = control.answer(asked)
     assert answer is not None
     assert not answer.ok
@@ -185,5 +190,5 @@ def test_a_quarantine_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
         (elsewhere / f"{number}.txt").touch()
     (control / QUARANTINE).symlink_to(elsewhere)
     (control / "1.request.json").write_text("x")
-    ControlFiles(control).quarantine("1.request.json")
+    control_files(control).quarantine("1.request.json")
     assert len(list(elsewhere.iterdir())) == 40

@@ -6,6 +6,7 @@ from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
 from penstock.recovery.control import Answer, Cancel, Checkpoint, Control, Request, Savepoint, Stop
 from penstock.storage.local_storage import LocalStorage
+from tests.local_paths import local
 
 DONE = Answer(True, "done", "/sp/1")
 
@@ -122,7 +123,7 @@ def test_answers_are_removed_after_an_hour(job: JobDir) -> None:
 def test_what_the_driver_cannot_read_is_answered(job: JobDir) -> None:
     control = Control(job)
     asked = control.submit(Cancel())
-    (path,) = job.control.iterdir()
+    (path,) = local(job.control).iterdir()
     path.write_bytes(b'{"request":{"type":"Rescale"},"time":1.0}')
     assert control.pending() == []
     answer = control.answer(asked)

@@ -32,6 +32,7 @@ from penstock.recovery.lease import (
     refuse_second_driver,
 )
 from penstock.testing import ManualClock
+from tests.local_paths import local
 
 TIMEOUT_S = 50.0
 HOLDER = """
@@ -39,6 +40,7 @@ import sys, time
 from pathlib import Path
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.recovery.lease import Lease
+from tests.local_paths import local
 lease = Lease(JobDir(Path(sys.argv[1]), "count"), 0.02)
 lease.take(sys.argv[2])
 print("taken", flush=True)
@@ -140,15 +142,15 @@ def test_a_lease_beats(job: JobDir) -> None:
     first = read_owner(job)
     assert first is not None
     wait_until(lambda: (now := read_owner(job)) is not None and now.beat > first.beat)
-    job.driver.unlink()
+    local(job.driver).unlink()
     wait_until(lambda: read_owner(job) is not None)
     lease.release()
     assert not lease.is_lost
 
 
 def test_a_damaged_lease_is_none(job: JobDir) -> None:
-    job.path.mkdir()
-    job.driver.write_bytes(b"{")
+    local(job.path).mkdir()
+    local(job.driver).write_bytes(b"{")
     assert stands(job) == Free()
 
 
@@ -157,11 +159,11 @@ def test_a_lease_that_cannot_be_written_is_tried_again(
 ) -> None:
     lease = Lease(job, 0.01)
     lease.take("a1")
-    job.driver.unlink()
-    job.driver.mkdir()
+    local(job.driver).unlink()
+    local(job.driver).mkdir()
     wait_until(lambda: "cannot renew the lease of job count" in caplog.text)
-    job.driver.rmdir()
-    wait_until(job.driver.is_file)
+    local(job.driver).rmdir()
+    wait_until(local(job.driver).is_file)
     lease.release()
 
 
@@ -204,8 +206,8 @@ def test_a_damaged_lease_of_this_process_is_written_again(job: JobDir) -> None:
     lease = Lease(job, 0.005)
     lease.take("a1")
     for damaged in (
-        job.driver.read_bytes().replace(b'"a1"', b'"a3"'),
-        job.driver.read_bytes().replace(b'"a1"', b'"\xff1"'),
+        local(job.driver).read_bytes().replace(b'"a1"', b'"a3"'),
+        local(job.driver).read_bytes().replace(b'"a1"', b'"\xff1"'),
         b"[" * 100_000,
     ):
         job.storage.replace("driver.json", damaged)
@@ -340,7 +342,7 @@ def test_a_driver_that_slept_until_its_successor_had_ended_the_job_takes_no_leas
     other.append(AttemptStarted("a2", 1.0, "host", 2))
     with pytest.raises(FencedError):
         lease._renew(None)
-    assert not job.driver.exists()
+    assert not local(job.driver).exists()
     lease._beat()
     assert [error.attempt for error in lost] == ["a1"]
     with pytest.raises(FencedError):

@@ -220,8 +220,8 @@ def test_a_snapshot_brings_its_lineage() -> None:
 
 # -- going back ---------------------------------------------------------------------------------
 
-BAD = RestoreCandidate(Path("/chk-2"), CheckpointId(2))
-OLDER = [RestoreCandidate(Path("/chk-1"), CheckpointId(1))]
+BAD = RestoreCandidate("/chk-2", CheckpointId(2))
+OLDER = [RestoreCandidate("/chk-1", CheckpointId(1))]
 
 
 def test_an_older_checkpoint_may_be_restored_while_nothing_was_committed() -> None:

@@ -9,7 +9,6 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock import __version__
 from penstock.checkpoint.storage.committed_marker import mark_committed
@@ -34,7 +33,7 @@ from penstock.checkpoint.storage.metadata import (
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
 from penstock.errors import CorruptMetadataError
 from penstock.ids import AttemptId, CheckpointId
-from penstock.storage.local_storage import LocalStorage
+from penstock.storage.storages import storage_at
 
 logger = logging.getLogger("penstock.checkpoint")
 
@@ -148,10 +147,11 @@ class CompletedCheckpointStore:
         data = encode_metadata(metadata)
         if is_savepoint:
             # The copy first: the job must keep what a savepoint needs before there is a savepoint.
-            copy = self._dir.savepoint(checkpoint)
-            self._dir.storage.create(self._dir.to_journal_path(str(copy)), data)
-        path = savepoint_path or str(self._dir.checkpoint_dir(checkpoint))
-        storage = LocalStorage(Path(path))
+            self._dir.storage.create(self._dir.savepoint_copy(checkpoint), data)
+        place = self._dir.checkpoint_dir(checkpoint)
+        if savepoint_path is not None:
+            place = self._dir.from_journal_path(savepoint_path)
+        path, storage = str(place), storage_at(place)
         storage.create(METADATA, data)
         read = storage.read(METADATA)
         if read != data or decode_metadata(read, path) != metadata:
@@ -222,12 +222,9 @@ class CompletedCheckpointStore:
 
     def _is_deleted(self, path: str) -> bool:
         try:
-            (self._dir.from_journal_path(path) / METADATA).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return True
+            return not self._dir.has_metadata(path)
         except OSError:
-            pass  # it cannot be seen now
-        return False
+            return False  # it cannot be seen now
 
     def discard(self, checkpoints: list[CheckpointId]) -> None:
         """Delete checkpoints: first in the journal, then on disk.
@@ -262,7 +259,7 @@ class CompletedCheckpointStore:
         If that is the savepoint of a stop, it is recorded next to the savepoint, too.
         """
         self._journal.append(CommitsDone(checkpoint, self._attempt, self._clock()))
-        if not self._dir.savepoint(checkpoint).exists():
+        if not self._dir.storage.exists(self._dir.savepoint_copy(checkpoint)):
             return
         # The journal decides: the id may be that of another job's snapshot, which was restored.
         state = self._journal.state()

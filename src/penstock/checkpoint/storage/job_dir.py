@@ -18,15 +18,19 @@ import contextlib
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from penstock.common.config.locations import below
+from penstock.common.storage_url import Location, names_below
 from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.errors import AmbiguousJobError, InvalidJobError, UnknownJobError
 from penstock.ids import CheckpointId, JobKey
-from penstock.storage.local_storage import LocalStorage
+from penstock.storage.contract import Storage
+from penstock.storage.storages import storage_at
 
 METADATA = "_metadata"
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -59,42 +63,44 @@ class JobFacts(msgspec.Struct, frozen=True):
 class JobDir:
     """The paths of one job."""
 
-    root: Path
+    root: Location
     """The checkpoint directory, which may hold other jobs, too."""
     key: JobKey
+    options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """How stores are reached in which there are snapshots that the journal names."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Location:
         """The job's directory."""
         return self.root / self.key
 
     @property
-    def storage(self) -> LocalStorage:
+    def storage(self) -> Storage:
         """The job's directory as a storage, for the journal and other small files."""
-        return LocalStorage(self.path)
+        return storage_at(self.path)
 
     @property
-    def journal(self) -> Path:
+    def journal(self) -> Location:
         """The directory of the journal."""
         return self.path / "journal"
 
     @property
-    def shared(self) -> Path:
+    def shared(self) -> Location:
         """The directory of state files, by operator and subtask."""
         return self.path / "shared"
 
     @property
-    def control(self) -> Path:
+    def control(self) -> Location:
         """The directory of requests and answers."""
         return self.path / "control"
 
     @property
-    def driver(self) -> Path:
+    def driver(self) -> Location:
         """The lease of the driver."""
         return self.path / "driver.json"
 
     @property
-    def job(self) -> Path:
+    def job(self) -> Location:
         """The file with the `JobFacts`."""
         return self.path / _JOB
 
@@ -110,11 +116,11 @@ class JobDir:
             self.storage.create(_INSTANCE, os.urandom(8).hex().encode())
         return self.storage.read(_INSTANCE).decode()
 
-    def checkpoint_dir(self, checkpoint: CheckpointId | int) -> Path:
+    def checkpoint_dir(self, checkpoint: CheckpointId | int) -> Location:
         """The directory of a checkpoint."""
         return self.path / checkpoint_dir_name(checkpoint)
 
-    def metadata(self, checkpoint: CheckpointId | int) -> Path:
+    def metadata(self, checkpoint: CheckpointId | int) -> Location:
         """The metadata file of a checkpoint."""
         return self.checkpoint_dir(checkpoint) / METADATA
 
@@ -122,45 +128,62 @@ class JobDir:
         """Delete the directory of a checkpoint; may be interrupted and repeated."""
         self.storage.delete_tree(checkpoint_dir_name(checkpoint))
 
-    def savepoint(self, checkpoint: CheckpointId | int) -> Path:
+    def savepoint(self, checkpoint: CheckpointId | int) -> Location:
         """The job's copy of a savepoint's metadata, which stays when the savepoint is moved."""
-        return self.path / "savepoints" / f"{checkpoint}.metadata"
+        return self.path / self.savepoint_copy(checkpoint)
 
-    def connectors(self, lineage: str) -> Path:
+    @staticmethod
+    def savepoint_copy(checkpoint: CheckpointId | int) -> str:
+        """Return the path of this copy in the job's storage."""
+        return f"savepoints/{checkpoint}.metadata"
+
+    def connectors(self, lineage: str) -> Location:
         """The directory of the files of sources and sinks in one restore lineage."""
         return self.path / "connectors" / lineage
 
-    def to_journal_path(self, path: str) -> str:
-        """Return the path of a snapshot as the journal has it.
+    def to_journal_path(self, location: Location | str) -> str:
+        """Return the place of a snapshot as the journal has it.
 
         Inside the job's directory it is relative, so that the directory can be moved as a whole;
         that of a checkpoint also if it is spelled with links.
         """
-        checkpoint = self.checkpoint_at(path)
+        checkpoint = self.checkpoint_at(str(location))
         if checkpoint is not None:
             return checkpoint_dir_name(checkpoint)
-        place = Path(path)
-        return str(place.relative_to(self.path)) if place.is_relative_to(self.path) else path
+        place = self.from_journal_path(str(location))
+        return names_below(self.path, place) or str(place)
 
-    def from_journal_path(self, path: str) -> Path:
+    def from_journal_path(self, path: str) -> Location:
         """Return where a snapshot is that the journal names."""
-        return self.path / path
+        return below(self.path, path, self.options or None)
+
+    def has_metadata(self, path: str) -> bool:
+        """Whether there is a complete snapshot at a path in the journal.
+
+        Raises:
+            OSError: it cannot be seen whether there is one.
+        """
+        return storage_at(self.from_journal_path(path)).exists(METADATA)
 
     def checkpoint_at(self, path: str) -> CheckpointId | None:
         """Return which of the job's checkpoints a path in the journal names, however spelled."""
-        place = self.from_journal_path(path).resolve()
+        place = resolved(self.from_journal_path(path))
         found = _CHECKPOINT.fullmatch(place.name)
-        if found is None or place.parent != self.path.resolve():
+        if found is None or place.parent != resolved(self.path):
             return None
         return CheckpointId(int(found[1]))
 
     def checkpoints_on_disk(self) -> list[CheckpointId]:
         """Return the checkpoints that have a directory, complete or not, sorted."""
-        return _numbers(self.path, _CHECKPOINT)
+        return self._numbers("", _CHECKPOINT)
 
     def savepoints_on_disk(self) -> list[CheckpointId]:
         """Return the savepoints that there is a copy of, complete or not, sorted."""
-        return _numbers(self.path / "savepoints", _SAVEPOINT)
+        return self._numbers("savepoints", _SAVEPOINT)
+
+    def _numbers(self, directory: str, names: re.Pattern[str]) -> list[CheckpointId]:
+        found = (names.fullmatch(name) for name in self.storage.children(directory))
+        return sorted(CheckpointId(int(match[1])) for match in found if match)
 
     def write_facts(self, facts: JobFacts) -> None:
         """Write what the job is, replacing what was written before."""
@@ -178,11 +201,9 @@ def checkpoint_dir_name(checkpoint: CheckpointId | int) -> str:
     return f"chk-{checkpoint}"
 
 
-def _numbers(directory: Path, names: re.Pattern[str]) -> list[CheckpointId]:
-    if not directory.is_dir():
-        return []
-    found = (names.fullmatch(path.name) for path in directory.iterdir())
-    return sorted(CheckpointId(int(match[1])) for match in found if match)
+def resolved(location: Location) -> Location:
+    """Return a local path without links; a place in a store has none."""
+    return location.resolve() if isinstance(location, Path) else location
 
 
 def job_key(job_id: str | None, job_name: str) -> JobKey:
@@ -206,30 +227,29 @@ def job_key(job_id: str | None, job_name: str) -> JobKey:
     return JobKey(f"{slug or 'job'}-{digest}")
 
 
-def jobs_in(directory: Path) -> list[JobDir]:
+def jobs_in(directory: Location) -> list[JobDir]:
     """Return the jobs in a checkpoint directory, by id; none if it does not exist."""
-    if not directory.is_dir():
-        return []
-    jobs = (JobDir(directory, JobKey(path.name)) for path in sorted(directory.iterdir()))
-    return [job for job in jobs if _is_job(job)]
+    jobs = (JobDir(directory, JobKey(name)) for name in storage_at(directory).children(""))
+    return [job for job in jobs if is_job(job)]
 
 
-def inaccessible_in(directory: Path) -> list[str]:
+def inaccessible_in(directory: Location) -> list[str]:
     """Return the names in a checkpoint directory that may be jobs of other users."""
-    if not directory.is_dir():
+    if not isinstance(directory, Path) or not directory.is_dir():
         return []
     directories = (path for path in directory.iterdir() if path.is_dir())
     return sorted(p.name for p in directories if not os.access(p, os.R_OK | os.X_OK))
 
 
-def _is_job(job: JobDir) -> bool:
+def is_job(job: JobDir) -> bool:
+    """Whether there is a job in a directory that this user may read."""
     try:
-        return job.job.is_file() or job.journal.is_dir()
+        return not {_JOB, job.journal.name}.isdisjoint(job.storage.children(""))
     except OSError:
         return False  # only its owner may look into it
 
 
-def find_job(directory: Path, name_or_id: str) -> JobDir:
+def find_job(directory: Location, name_or_id: str) -> JobDir:
     """Return the job with an id, or the only one with a name.
 
     Raises:

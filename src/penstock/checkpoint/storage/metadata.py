@@ -206,7 +206,7 @@ def files_of(meta: CheckpointMetadata) -> list[str]:
     """Return the state files of a checkpoint, relative to `<job>/shared`, each once, sorted."""
     return sorted(
         {
-            f"{file_name(OperatorUid(operator.uid))}/{subtask}/{file.name}"
+            f"{file_name(OperatorUid(operator.uid))}/{subtask}/{file.stored_name}"
             for operator in meta.operators
             for subtask, ref in enumerate(operator.keyed)
             for file in ref.files

@@ -83,7 +83,8 @@ def _names(metadata: CheckpointMetadata) -> Iterator[str]:
     yield metadata.attempt
     yield metadata.properties.get(LINEAGE, metadata.attempt)
     for operator in metadata.operators:
-        yield from (file.name for ref in operator.keyed for file in ref.files)
+        files = [file for ref in operator.keyed for file in ref.files]
+        yield from (name for file in files for name in {file.name, file.stored_name})
         yield from (file.path for file in operator.savepoint)
         entries = (entry for state in operator.in_flight for entry in state.entries)
         yield from (segment.name for entry in entries for segment in entry)

@@ -21,13 +21,17 @@ from penstock.cli.options import (
     directory_options,
     job_argument,
     json_option,
+    reached_with,
+    settings_of,
     timeout_option,
 )
 from penstock.cli.output import echo
 from penstock.common.job_status import JobStatus
+from penstock.common.storage_url import Location
 from penstock.job.next_steps import next_step
 from penstock.recovery.control import Cancel, Checkpoint, Request, Savepoint, Stop
 from penstock.savepoint.directory import dispose
+from penstock.storage.storage_options import storage_options
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -56,7 +60,7 @@ class Outcome(msgspec.Struct, frozen=True):
 def stop(
     job: SelectedJob,
     drain: bool,
-    savepoint_path: Path | None,
+    savepoint_path: Location | None,
     timeout: float | None,
     as_json: bool,
 ) -> None:
@@ -97,9 +101,9 @@ def cancel(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
 @json_option
 def savepoint(
     job: str | None,
-    target: Path | None,
-    disposed: Path | None,
-    directory: Path | None,
+    target: Location | None,
+    disposed: Location | None,
+    directory: Location | None,
     defines: tuple[str, ...],
     config: Path | None,
     timeout: float | None,
@@ -110,7 +114,9 @@ def savepoint(
         msg = "give either JOB, or --dispose PATH"
         raise click.UsageError(msg)
     if disposed is not None:
-        dispose(disposed, directory)
+        options = storage_options(settings_of(defines, config))
+        place = None if directory is None else reached_with(options, directory)
+        dispose(reached_with(options, disposed), place)
         _finish(Outcome("", True, "The savepoint is deleted.", str(disposed)), as_json)
     if job is not None:
         selected = SelectedJob.find(job, defines, config, directory)
@@ -166,7 +172,7 @@ def _retained_checkpoint(job: JobDir) -> str | None:
     return str(job.from_journal_path(retained[-1].path)) if retained else None
 
 
-def _text(path: Path | None) -> str | None:
+def _text(path: Location | None) -> str | None:
     return None if path is None else str(path)
 
 

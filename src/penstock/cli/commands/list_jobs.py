@@ -11,6 +11,7 @@ from penstock.checkpoint.storage.job_dir import inaccessible_in, jobs_in
 from penstock.cli.job_overview import JobOverview, overview
 from penstock.cli.options import CommandSettings, directory_options, json_option
 from penstock.cli.output import ago, clock, echo, size, table, warn_unreadable
+from penstock.common.storage_url import Location
 
 _STATUSES = """\b
 INITIALIZING
@@ -30,7 +31,7 @@ DAMAGED    its journal cannot be read
 @click.option("-a", "--all", "show_all", is_flag=True, help="Also jobs that have ended.")
 @json_option
 def list_jobs(
-    directory: Path | None,
+    directory: Location | None,
     defines: tuple[str, ...],
     config: Path | None,
     show_all: bool,

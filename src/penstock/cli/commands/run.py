@@ -33,6 +33,7 @@ from penstock.common.config.configuration_file import global_configuration, set_
 from penstock.common.config.known_options import PARALLELISM, overlay
 from penstock.common.configuration import Configuration
 from penstock.common.pyflink.import_alias import use_pyflink_names
+from penstock.common.storage_url import Location
 from penstock.errors import PenstockError
 from penstock.job.job_result import reporting_results
 from penstock.recovery.restart_strategy import read_restart_strategy
@@ -72,7 +73,7 @@ def run(
     args: tuple[str, ...],
     defines: tuple[str, ...],
     config: Path | None,
-    from_savepoint: Path | None,
+    from_savepoint: Location | None,
     allow_non_restored_state: bool,
     claim_mode: str | None,
     fresh: bool,

@@ -144,7 +144,7 @@ POSITIVE_DURATION = _checked(
     lambda duration: duration > timedelta(),
 )
 NON_NEGATIVE_DURATION = at_least(timedelta(), 'a duration such as "0 ms" or "10 s"')
-LOCATION = OptionKind[Location](PLACE, _parse_location)
+LOCATION: OptionKind[Location] = OptionKind(PLACE, _parse_location)
 LOCAL_PATH = OptionKind(SHARED, _parse_path)
 HOST_PATH = OptionKind(ON_HOST, _parse_path)
 DIRECTORY_NAME = _checked(

@@ -293,6 +293,7 @@ class AttemptStarter:
                 restored = StateRestorer(plan, layout, job.settings, submitter).restore(snapshot)
             reach(CrashPoint.RECOVERY_IN_FLIGHT_RESTORED)
         registry = SharedStateRegistry()
+        resources.callback(close_quietly, registry.close)
         positions = store.retained.register(registry)
         reach(CrashPoint.RECOVERY_STATE_LOADED)
         timer.lap(RecoveryPhase.LOAD_STATE)

@@ -34,7 +34,8 @@ class HostCleanup:
         # Where tasks loaded restored state is not reported.
         self._may_be_elsewhere = is_restored
         self._directories: dict[str, set[str]] = {}
-        """By host, where it has kept local state; region loops add to it."""
+        """By host, where it has kept local state; region loops add to it, under the lock."""
+        self._lock = threading.Lock()
 
     def seeing(self, report: ReportListener) -> ReportListener:
         """Wrap a report listener so that it also notes on which hosts subtasks ran."""
@@ -51,17 +52,20 @@ class HostCleanup:
 
     def _note(self, host: str, directory: str) -> None:
         """Log it when a host uses another directory: the error itself is in an executor's log."""
-        used = self._directories.setdefault(host, set())
-        if directory not in used:
-            if used:
-                logger.warning(
-                    "Host %s keeps local state in %s now. If %s is full, free space there, or set "
-                    "penstock.state.local-dir to a larger disk",
-                    host,
-                    directory,
-                    ", ".join(sorted(used)),
-                )
+        with self._lock:
+            used = self._directories.setdefault(host, set())
+            before = sorted(used)
+            if directory in used:
+                return
             used.add(directory)
+        if before:
+            logger.warning(
+                "Host %s keeps local state in %s now. If %s is full, free space there, or set "
+                "penstock.state.local-dir to a larger disk",
+                host,
+                directory,
+                ", ".join(before),
+            )
 
     def run(self, *, is_over: bool) -> None:
         """Clean up; called when no task of the attempt is running, before the engine closes.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -20,10 +19,12 @@ from penstock.checkpoint.storage.metadata import (
     files_of,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.common.storage_url import Location
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptMetadataError
 from penstock.ids import CheckpointId, is_no_later
 from penstock.job.restore.work_dirs import remove_dead_work_dirs
+from penstock.storage.storages import storage_at
 from penstock.task.layout import AttemptLayout
 
 logger = logging.getLogger("penstock.job")
@@ -125,9 +126,11 @@ class RetainedSnapshots:
         if kept is None or any(_lineage_of(metadata) == lineage for metadata in kept):
             return
         directory = self._dir.connectors(lineage)
-        shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(OSError):
-            directory.parent.rmdir()
+            storage_at(directory).delete_tree("")
+        if isinstance(directory, Path):
+            with contextlib.suppress(OSError):
+                directory.parent.rmdir()
 
     def register(self, registry: SharedStateRegistry) -> RetainedPositions:
         """Register the state files of every snapshot; return where sources stand in each."""
@@ -188,7 +191,7 @@ class RetainedSnapshots:
     def is_disposed(self, savepoint: int) -> bool:
         """Whether the user has disposed a savepoint: the job's copy of its metadata is gone."""
         try:
-            return not self._dir.savepoint(savepoint).exists()
+            return not self._dir.storage.exists(self._dir.savepoint_copy(savepoint))
         except OSError:
             return False
 
@@ -201,15 +204,13 @@ class RetainedSnapshots:
                 self._dir.delete_checkpoint(checkpoint)
         for checkpoint in self._dir.savepoints_on_disk():
             if checkpoint not in completed and checkpoint <= state.highest_id:
-                self._dir.savepoint(checkpoint).unlink(missing_ok=True)
+                self._dir.storage.delete(self._dir.savepoint_copy(checkpoint))
 
     def _sweep(self, state: JournalState, kept: list[CheckpointMetadata] | None) -> None:
-        if kept is None or state.last_attempt is None or not self._dir.shared.is_dir():
+        if kept is None or state.last_attempt is None:
             return
-        needed = {self._dir.shared / name for m in kept if _is_own(m) for name in files_of(m)}
+        needed = {name for metadata in kept if _is_own(metadata) for name in files_of(metadata)}
         sweep(self._dir.shared, needed, state.last_attempt.attempt)
-        with contextlib.suppress(OSError):
-            self._dir.shared.rmdir()
 
     def _read_all(self, state: JournalState) -> list[CheckpointMetadata] | None:
         readable, unreadable = self._read(state)
@@ -235,16 +236,20 @@ class RetainedSnapshots:
         completed_ids = {c.checkpoint for c in state.completed}
         for checkpoint in self.named_by_user(state) - completed_ids:
             with contextlib.suppress(OSError, CorruptMetadataError):
-                file = self._dir.metadata(checkpoint)
-                readable.append(decode_metadata(file.read_bytes(), str(file)))
+                readable.append(self._read_metadata(self._dir.checkpoint_dir(checkpoint)))
         return readable, unreadable
 
     def _metadata(self, completed: CheckpointCompletedEntry) -> CheckpointMetadata:
-        file = self._dir.from_journal_path(completed.path) / METADATA
-        copy = self._dir.savepoint(completed.checkpoint)
-        if completed.savepoint and copy.exists():
-            file = copy
-        return decode_metadata(file.read_bytes(), str(file))
+        if completed.savepoint:
+            copy = self._dir.savepoint_copy(completed.checkpoint)
+            with contextlib.suppress(FileNotFoundError):
+                data = self._dir.storage.read(copy)
+                return decode_metadata(data, self._dir.storage.location(copy))
+        return self._read_metadata(self._dir.from_journal_path(completed.path))
+
+    @staticmethod
+    def _read_metadata(directory: Location) -> CheckpointMetadata:
+        return decode_metadata(storage_at(directory).read(METADATA), str(directory / METADATA))
 
 
 def _is_own(metadata: CheckpointMetadata) -> bool:

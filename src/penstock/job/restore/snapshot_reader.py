@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from penstock.checkpoint.barriers.channel_state_files import verify_segment
 from penstock.checkpoint.storage.committed_marker import is_recorded_as_committed
-from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir, resolved
 from penstock.checkpoint.storage.metadata import (
     JOB_INSTANCE,
     ChannelState,
@@ -19,14 +18,15 @@ from penstock.checkpoint.storage.metadata import (
     in_flight_file,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.snapshot_files import verify_snapshot_file
 from penstock.errors import CorruptMetadataError, NotASavepointError
 from penstock.ids import ChannelId, OperatorUid
 from penstock.recovery.restore_candidates import RestoreCandidate
 from penstock.savepoint.read import verify_files
-from penstock.state.backends.refs import StateLocation
 from penstock.state.backends.registry import create_state_backend
-from penstock.task.layout import file_name
+from penstock.storage.storages import storage_at
+from penstock.task.layout import state_location
 
 _VERIFIED_AT_ONCE = 4
 
@@ -36,7 +36,7 @@ class Snapshot:
     """A snapshot that was read: a checkpoint of this job or of another, or a savepoint."""
 
     metadata: CheckpointMetadata
-    path: Path
+    path: Location
     is_own: bool
     """Whether its files belong to this job, which continues to use them."""
     is_committed: bool = False
@@ -49,7 +49,7 @@ class Snapshot:
     """Whether pickled data in it may be loaded."""
 
     @property
-    def shared(self) -> Path:
+    def shared(self) -> Location:
         """The directory of a checkpoint's state files."""
         return self.path.parent / "shared"
 
@@ -65,13 +65,13 @@ def read_snapshot(
         NotASavepointError: the path that the user named is not a snapshot.
         CorruptMetadataError: it is missing, damaged, or not the one that the journal names.
     """
-    path = job_dir.from_journal_path(str(candidate.path))
+    path = job_dir.from_journal_path(candidate.path)
     path = path.parent if path.name == METADATA else path
-    file = path / METADATA
-    if candidate.checkpoint is None and not file.exists():
-        raise NotASavepointError(str(candidate.path), f"it has no {METADATA}")
+    file, storage = path / METADATA, storage_at(path)
+    if candidate.checkpoint is None and not storage.exists(METADATA):
+        raise NotASavepointError(candidate.path, f"it has no {METADATA}")
     try:
-        data = file.read_bytes()
+        data = storage.read(METADATA)
     except FileNotFoundError:
         raise CorruptMetadataError(str(file), "it is missing") from None
     metadata = decode_metadata(data, str(file))
@@ -97,12 +97,12 @@ def is_of_this_job(job_dir: JobDir, snapshot: Snapshot) -> bool:
     if instance is not None:
         return instance == job_dir.job_instance()
     if metadata.kind != "savepoint":
-        return snapshot.path.parent.resolve() == job_dir.path.resolve()
+        return resolved(snapshot.path.parent) == resolved(job_dir.path)
     try:
-        copy = job_dir.savepoint(metadata.checkpoint).read_bytes()
+        copy = job_dir.storage.read(job_dir.savepoint_copy(metadata.checkpoint))
     except FileNotFoundError:
         return False
-    return copy == (snapshot.path / METADATA).read_bytes()
+    return copy == storage_at(snapshot.path).read(METADATA)
 
 
 def verify_snapshot(snapshot: Snapshot) -> None:
@@ -127,7 +127,6 @@ def _checks(snapshot: Snapshot) -> Iterator[Callable[[], None]]:
             for segment in (s for entry in state.entries for s in entry):
                 file = snapshot.path / in_flight_file(operator.uid, state, segment)
                 yield partial(verify_segment, file, segment)
-        directory = snapshot.shared / file_name(OperatorUid(operator.uid))
         for subtask, ref in enumerate(operator.keyed):
-            place = StateLocation(directory / str(subtask), directory)
+            place = state_location(snapshot.shared, OperatorUid(operator.uid), subtask)
             yield partial(create_state_backend(operator.backend or "").verify, place, ref)

@@ -13,7 +13,12 @@ from penstock.channel.log import Entry, EntryKind
 from penstock.checkpoint.barriers.alignment import NO_BARRIER
 from penstock.checkpoint.barriers.channel_state_files import SegmentCopy, copy_from_checkpoint
 from penstock.checkpoint.storage import metadata
-from penstock.connectors.contracts.snapshot_files import SnapshotFiles, verify_snapshot_files
+from penstock.common.storage_url import Location, StorageUrl
+from penstock.connectors.contracts.snapshot_files import (
+    SnapshotFiles,
+    fetch_snapshot_files,
+    verify_snapshot_files,
+)
 from penstock.graph.plan import Plan, Stage
 from penstock.ids import ChannelId, CheckpointId, OperatorUid, StageId
 from penstock.job import state_jobs
@@ -26,7 +31,7 @@ from penstock.recovery.operator_matching import is_keyed
 from penstock.state.backends.refs import StagedName, StateRef, UnresolvedStateLocation
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator.states import redistribute
-from penstock.task.layout import AttemptLayout, file_name
+from penstock.task.layout import AttemptLayout, file_name, state_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,9 @@ class StateRestorer:
             is_committed=snapshot.is_committed,
             stages={s.id: self._stage(s, snapshot, operators) for s in self.plan.stages},
             sources={
-                o.uid: _source(o.source, snapshot)
+                o.uid: _source(
+                    o.source, snapshot, self.layout.root / "source" / file_name(OperatorUid(o.uid))
+                )
                 for o in operators.values()
                 if o.source is not None
             },
@@ -149,14 +156,15 @@ class StateRestorer:
         """Build new states, at version 0, from the key groups that each subtask owns now."""
         backend, head = self.settings.backend, stage.head
         places = [self.layout.place(head.uid, i) for i in range(stage.parallelism)]
-        directory = snapshot.shared / file_name(OperatorUid(old.uid))
+        uid, local = OperatorUid(old.uid), places[0].local
+        previous = [state_location(snapshot.shared, uid, i) for i in range(len(old.keyed))]
         states = [
             PreviousState(
                 old.backend or "",
-                UnresolvedStateLocation(directory / str(i), places[0].local / f"old-{i}"),
-                r,
+                UnresolvedStateLocation(place.shared_dir, local / f"old-{i}", place.store),
+                ref,
             )
-            for i, r in enumerate(old.keyed)
+            for i, (place, ref) in enumerate(zip(previous, old.keyed, strict=True))
         ]
         work = [
             RestoreWork(
@@ -176,17 +184,21 @@ class StateRestorer:
         return self.submitter.run_per_subtask(stage.id, "restore", state_jobs.restore, work)
 
 
-def _source(source: metadata.SourceState, snapshot: Snapshot) -> metadata.SourceState:
-    """Verify the files of a source, and resolve their directory."""
+def _source(source: metadata.SourceState, snapshot: Snapshot, copies: Path) -> metadata.SourceState:
+    """Verify the files of a source, and resolve their directory; what is in a store is copied."""
     if source.files is None:
         return source
     directory = source.files.located_in(snapshot.path)
-    verify_snapshot_files(directory, source.files.files)
+    if isinstance(directory, StorageUrl):
+        fetch_snapshot_files(directory, source.files.files, copies)
+        directory = copies
+    else:
+        verify_snapshot_files(directory, source.files.files)
     return replace(source, files=SnapshotFiles(str(directory), source.files.files))
 
 
 def restore_channel(
-    end: ChannelEndpoints, state: metadata.ChannelState, checkpoint: Path, layout: AttemptLayout
+    end: ChannelEndpoints, state: metadata.ChannelState, checkpoint: Location, layout: AttemptLayout
 ) -> list[Entry]:
     """Copy in-flight data to where the new attempt reads it; return it as log entries.
 

@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.checkpoint.storage.job_dir import resolved
 from penstock.common.new_files import naming
+from penstock.common.storage_url import Location
 from penstock.state.local_dir import remove_attempts
 from penstock.task.layout import AttemptLayout
 
@@ -15,7 +17,7 @@ _PREFIX = "penstock-"
 _OWNER = "owner"
 
 
-def own_work_dir(directory: Path, job_dir: Path) -> None:
+def own_work_dir(directory: Path, job_dir: Location) -> None:
     """Mark a work directory as belonging to a job, before the journal names the directory.
 
     The journal in a copied job directory names the work directory of the original job: without the
@@ -56,7 +58,7 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _is_of(directory: Path, job_dir: Path) -> bool:
+def _is_of(directory: Path, job_dir: Location) -> bool:
     try:
         owner = (directory / _OWNER).read_text()
     except OSError:
@@ -64,5 +66,5 @@ def _is_of(directory: Path, job_dir: Path) -> bool:
     return directory.name.startswith(_PREFIX) and owner == _owner_text(job_dir)
 
 
-def _owner_text(job_dir: Path) -> str:
-    return str(job_dir.resolve())
+def _owner_text(job_dir: Location) -> str:
+    return str(resolved(job_dir))

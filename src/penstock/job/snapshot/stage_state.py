@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.checkpoint.shared_state_registry import StateFilesLease
+from penstock.common.storage_url import Location
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptStateError
 from penstock.graph.plan import Stage
@@ -17,6 +18,7 @@ from penstock.job import state_jobs
 from penstock.job.context import AttemptContext
 from penstock.job.restore.state_restorer import RestoredStage
 from penstock.job.snapshot.compaction import BackgroundCompaction, Bases, as_of, is_worth_compacting
+from penstock.job.snapshot.state_in_store import StateInStore
 from penstock.job.state_jobs import CompactionWork, ExportWork
 from penstock.recovery.operator_matching import key_type_signature
 from penstock.savepoint.layout import SavedOperator
@@ -104,6 +106,12 @@ class StageState:
         once more by the next snapshot.
         """
         self._live_files = self._registry.acquire(self.files(self._refs))
+        self._store: StateInStore | None = None
+        """Where checkpoints put the state, if the job's directory is in a store."""
+        if self._refs and self._layout.state_store(stage.head.uid, 0) is not None:
+            self._store = StateInStore(
+                stage, self._layout, self._submitter, self._registry, self._refs
+            )
 
     @property
     def backend_name(self) -> str | None:
@@ -158,7 +166,7 @@ class StageState:
             self._registry.acquire(self.files(keyed)),
         )
 
-    def files(self, refs: Sequence[StateRef]) -> list[Path]:
+    def files(self, refs: Sequence[StateRef]) -> list[Location]:
         """Return the files that some states, one per subtask, need."""
         return [
             path
@@ -177,6 +185,8 @@ class StageState:
             for_loop = self._registry.acquire(self.files(refs))
             with self._lock:
                 self._uploaded.append((for_loop, bases))
+        if self._store is not None:
+            return DurableState(*self._store.put(refs, frozen.version))
         with ThreadPoolExecutor(_VERIFIED_AT_ONCE) as pool:
             return DurableState(refs, list(pool.map(self._verify, range(len(refs)), refs)))
 
@@ -197,14 +207,15 @@ class StageState:
         new = sum(f.size for f in ref.files if f.name not in before)
         return new + len(ref.inline or b"")
 
-    def export(self, frozen: FrozenState, target: Path) -> list[SavepointFile]:
+    def export(self, frozen: FrozenState, target: Location) -> list[SavepointFile]:
         """Write a frozen state into a savepoint."""
         if not frozen.keyed:
             return []
         head = self._stage.head
         now = int(self._clock() * 1000)
-        # Tasks would create it, too, but without syncing the directories above it.
-        make_directory(target)
+        if isinstance(target, Path):
+            # Tasks would create it, too, but without syncing the directories above it.
+            make_directory(target)
         operator = SavedOperator(head.uid, self.key_type, head.max_parallelism)
         backend = self._settings.backend
         work = [
@@ -213,7 +224,8 @@ class StageState:
         ]
         parts = self._submitter.run_per_subtask(self._stage.id, "export", state_jobs.export, work)
         files = finalize_files(target, (file for part in parts for file in part))
-        verify_files(target, files)
+        if isinstance(target, Path):
+            verify_files(target, files)  # those in a store were read back by the tasks
         reach(CrashPoint.SAVEPOINT_WRITTEN)
         return files
 
@@ -274,7 +286,8 @@ class StageState:
         """Sync and read back the files of a base that the state did not have before."""
         if base is not None:
             location, old = work.place.shared, {file.name for file in work.ref.files}
-            self._backend.sync(location, base, old)
+            if self._store is None:
+                self._backend.sync(location, base, old)
             self._backend.verify(location, base, old)
             self._verified_bases[subtask] = frozenset(f.name for f in base.files) - old
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import msgspec
 
+from penstock.common.storage_url import Location
 from penstock.state.backends.local_stores import remove_leftovers
 from penstock.state.backends.refs import (
     FileRef,
@@ -30,7 +30,7 @@ from penstock.state.backends.refs import (
 )
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import Delta, Entry
-from penstock.state.files import sync_files, verify_file
+from penstock.state.files import place_of, sync_files, verify
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.merge import merge_key_groups
 
@@ -119,13 +119,17 @@ class StateBackend(ABC):
         """Return the ref that a checkpoint keeps: nothing it names will ever change. Pure."""
         return ref
 
-    def files(self, location: StateLocation, ref: StateRef) -> list[Path]:
-        """Return the files of a ref, base first."""
-        return [location.shared_dir / file.name for file in ref.files]
+    def files(self, location: StateLocation, ref: StateRef) -> list[Location]:
+        """Return the files of a ref, base first; several may be in one object of a store."""
+        return [place_of(location, file) for file in ref.files]
 
     def sync(self, location: StateLocation, ref: StateRef, known: Collection[str] = ()) -> None:
         """Make the files of a ref durable, except the ``known`` names, which are already."""
-        sync_files(location.shared_dir / file.name for file in ref.files if file.name not in known)
+        sync_files(
+            location.shared_dir / file.name
+            for file in ref.files
+            if file.stored is None and file.name not in known
+        )
 
     def verify(self, location: StateLocation, ref: StateRef, known: Collection[str] = ()) -> None:
         """Verify size and checksum of the files of a ref, except the ``known`` names.
@@ -135,7 +139,7 @@ class StateBackend(ABC):
         """
         for file in ref.files:
             if file.name not in known:
-                verify_file(location.shared_dir / file.name, file.size, file.crc)
+                verify(location, file)
 
     @abstractmethod
     def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:

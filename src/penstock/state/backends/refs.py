@@ -35,6 +35,11 @@ class FileRef(msgspec.Struct, frozen=True, omit_defaults=True):
     stored: StoredAt | None = None
     """Where a checkpoint has put it into a store; None if it is a file in the shared directory."""
 
+    @property
+    def stored_name(self) -> str:
+        """The name of the file that a checkpoint has: of the object in a store, or its own."""
+        return self.name if self.stored is None else self.stored.object
+
 
 class SstFiles(msgspec.Struct, frozen=True):
     """A base of several immutable RocksDB files, some of them shared with older bases."""

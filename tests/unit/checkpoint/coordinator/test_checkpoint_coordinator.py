@@ -26,6 +26,7 @@ from penstock.ids import CheckpointId
 from penstock.savepoint.directory import dispose
 from penstock.task.messages import CheckpointNotification, NotificationKind
 from penstock.testing import ManualClock
+from tests.local_paths import local
 from tests.unit.checkpoint.coordinator.coordinated_job import (
     MIDDLE,
     SINK,
@@ -171,11 +172,11 @@ def test_a_checkpoint_is_complete_when_all_stages_have_answered(tmp_path: Path) 
         eventually(lambda: len(log.records()) == 3)
         world.handled()
         assert not answer.done()
-        assert not world.dir.metadata(n).exists()
+        assert not local(world.dir.metadata(n)).exists()
         world.submit_snapshot(MIDDLE, n)
         answer.result(20)
-        assert world.dir.metadata(n).exists()
-        names = [o.name for o in world.metadata(world.dir.checkpoint_dir(n)).operators]
+        assert local(world.dir.metadata(n)).exists()
+        names = [o.name for o in world.metadata(local(world.dir.checkpoint_dir(n))).operators]
         assert names == ["numbers", "count", "files"]
         eventually(lambda: len(world.committer.calls) == 1)
 
@@ -286,7 +287,7 @@ def test_a_checkpoint_that_takes_too_long_is_aborted_and_names_the_missing_stage
             CheckpointNotification(NotificationKind.ABORTED, n)
         ]
         assert world.job.failures == []
-    assert not world.dir.checkpoint_dir(n).exists()
+    assert not local(world.dir.checkpoint_dir(n)).exists()
 
 
 def test_more_failures_than_tolerable_fail_the_job(tmp_path: Path) -> None:
@@ -330,7 +331,7 @@ def test_metadata_that_cannot_be_written_aborts_the_checkpoint(tmp_path: Path) -
     with World(tmp_path, tolerable_failures=5) as world:
         requested(world)
         n = world.triggered()
-        world.dir.checkpoint_dir(n).write_text("in the way")
+        local(world.dir.checkpoint_dir(n)).write_text("in the way")
         world.acknowledge(n)
         world.over(n)
         record = world.record(n)
@@ -377,7 +378,7 @@ def test_what_an_aborted_checkpoint_prepared_belongs_to_the_next_one(tmp_path: P
         world.over(first)
         requested(world)
         second = world.complete(first, prepared=[b"two"])
-        assert world.committables_in(world.dir.checkpoint_dir(second)) == [b"one", b"two"]
+        assert world.committables_in(local(world.dir.checkpoint_dir(second))) == [b"one", b"two"]
         eventually(lambda: world.committer.calls == [[b"one", b"two"]])
 
 
@@ -396,7 +397,7 @@ def test_a_late_acknowledgement_releases_its_files_but_keeps_its_committables(
         eventually(lambda: not late.exists())
         requested(world)
         second = world.complete(first)
-        assert world.committables_in(world.dir.checkpoint_dir(second)) == [b"one"]
+        assert world.committables_in(local(world.dir.checkpoint_dir(second))) == [b"one"]
 
 
 def test_committed_output_is_not_pending_any_more(tmp_path: Path) -> None:
@@ -406,7 +407,7 @@ def test_committed_output_is_not_pending_any_more(tmp_path: Path) -> None:
         world.committed()
         requested(world)
         second = world.complete(first, prepared=[b"two"])
-        assert world.committables_in(world.dir.checkpoint_dir(second)) == [b"two"]
+        assert world.committables_in(local(world.dir.checkpoint_dir(second))) == [b"two"]
 
 
 def test_a_checkpoint_holds_committables_whose_commit_is_running(tmp_path: Path) -> None:
@@ -416,7 +417,7 @@ def test_a_checkpoint_holds_committables_whose_commit_is_running(tmp_path: Path)
         first = world.complete(prepared=[b"one"])
         requested(world)
         second = world.complete(first, prepared=[b"two"])
-        assert world.committables_in(world.dir.checkpoint_dir(second)) == [b"one", b"two"]
+        assert world.committables_in(local(world.dir.checkpoint_dir(second))) == [b"one", b"two"]
         world.committer.may_go.set()
         eventually(lambda: world.committer.calls == [[b"one"], [b"one", b"two"]])
 
@@ -458,11 +459,11 @@ def test_a_savepoint_commits_nothing_subsumes_nothing_and_deletes_nothing(tmp_pa
         world.acknowledge(savepoint, prepared=[b"one"])
         assert answer.result(20).path == str(tmp_path / "sp")
         assert pending in world.live
-        assert world.dir.metadata(first).exists()
+        assert local(world.dir.metadata(first)).exists()
         assert world.committer.calls == []
         assert world.committables_in(tmp_path / "sp") == [b"one"]
         assert world.metadata(tmp_path / "sp").kind == "savepoint"
-        assert not world.dir.checkpoint_dir(savepoint).exists()
+        assert not local(world.dir.checkpoint_dir(savepoint)).exists()
 
 
 def test_what_a_savepoint_prepared_is_committed_with_the_next_checkpoint(tmp_path: Path) -> None:
@@ -677,7 +678,7 @@ def test_a_checkpoint_is_discarded_in_the_journal_before_it_is_deleted(
         first = world.complete()
         requested(world)
         world.complete(first)
-        eventually(lambda: not world.dir.checkpoint_dir(first).exists())
+        eventually(lambda: not local(world.dir.checkpoint_dir(first)).exists())
         gone = [e.checkpoint for e in world.entries() if isinstance(e, CheckpointDiscarded)]
         assert gone == [first]
 
@@ -720,7 +721,7 @@ def test_a_fenced_driver_completes_commits_and_deletes_nothing(
         eventually(lambda: len(world.job.failures) == 1)
         assert isinstance(world.job.failures[0], FencedError)
     assert world.committer.calls == []
-    assert world.dir.metadata(first).exists()
+    assert local(world.dir.metadata(first)).exists()
     assert kept.exists()
     done = [e.checkpoint for e in world.entries() if isinstance(e, CheckpointCompletedEntry)]
     assert done == [first]

@@ -18,6 +18,7 @@ from penstock.checkpoint.history import CheckpointStatus
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.metadata import ChannelStats, OperatorSnapshot, SubtaskStats
 from penstock.ids import CheckpointId, StageId
+from tests.local_paths import local
 from tests.unit.checkpoint.coordinator.coordinated_job import World
 
 OPERATOR = OperatorSnapshot("count", "count", "map", 1, 128, 1)
@@ -34,7 +35,7 @@ def pending(
 
 def test_a_history_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
-    (world.dir.path / "history").write_text("in the way")
+    local(world.dir.path / "history").write_text("in the way")
     world.stats.record_failure(pending(1), EXPIRED, "late")
 
 
@@ -82,9 +83,9 @@ def test_it_is_written_again_when_it_has_come_further_and_only_then(tmp_path: Pa
     checkpoint = pending(1)
     world.stats.record_long_running([checkpoint], 100.0)
     path = world.dir.path / "history" / "000000000001.json"
-    path.unlink()
+    local(path).unlink()
     world.stats.record_long_running([checkpoint], 101.0)
-    assert not path.exists()
+    assert not local(path).exists()
     checkpoint.acknowledge(StageId(0), StageSnapshot([OPERATOR], SharedStateRegistry().acquire()))
     world.stats.record_long_running([checkpoint], 102.0)
     (record,) = world.history.checkpoints()

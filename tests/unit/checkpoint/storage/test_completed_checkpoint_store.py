@@ -18,6 +18,7 @@ from penstock.checkpoint.storage.metadata import OperatorSnapshot
 from penstock.errors import FencedError
 from penstock.ids import CheckpointId
 from penstock.savepoint.directory import dispose
+from tests.local_paths import local
 from tests.unit.checkpoint.coordinator.coordinated_job import World, another_driver
 
 OPERATOR = OperatorSnapshot("count", "count", "map", 1, 128, 1)
@@ -41,7 +42,7 @@ def test_ids_are_reserved_before_they_are_used_and_never_used_again(tmp_path: Pa
 def test_what_is_written_counts_only_once_it_has_won(tmp_path: Path) -> None:
     world = World(tmp_path)
     completed = world.store.write(CheckpointId(1), [OPERATOR], 1.0)
-    assert world.dir.metadata(1).exists()
+    assert local(world.dir.metadata(1)).exists()
     assert world.journal.state().restorable == ()
     world.store.complete(completed)
     (entry,) = world.journal.state().restorable
@@ -52,7 +53,7 @@ def test_what_is_written_counts_only_once_it_has_won(tmp_path: Path) -> None:
 def test_metadata_says_what_it_is_of(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.store.write(CheckpointId(1), [OPERATOR], 1.0)
-    read = world.metadata(world.dir.checkpoint_dir(1))
+    read = world.metadata(local(world.dir.checkpoint_dir(1)))
     assert (read.job_id, read.job_name, read.attempt) == ("count", "count", "a1")
     assert (read.checkpoint, read.kind, read.operators) == (1, "checkpoint", [OPERATOR])
 
@@ -117,7 +118,7 @@ def test_a_fenced_driver_completes_discards_and_reserves_nothing(tmp_path: Path)
     ):
         with pytest.raises(FencedError):
             call()
-    assert world.dir.metadata(1).exists()
+    assert local(world.dir.metadata(1)).exists()
 
 
 @pytest.mark.parametrize("has_committed", [False, True])
@@ -155,7 +156,7 @@ def test_savepoints_and_abandoned_checkpoints_are_discarded_when_users_have_dele
     assert world.store.discard_deleted() == []
     dispose(tmp_path / "a")
     dispose(tmp_path / "c")
-    shutil.rmtree(world.dir.checkpoint_dir(1))
+    shutil.rmtree(local(world.dir.checkpoint_dir(1)))
     assert world.store.discard_deleted() == [1, known[1], 21]
     assert world.store.discard_deleted() == []
     assert [c.checkpoint for c in world.journal.state().completed] == [known[2], 20]
@@ -173,7 +174,7 @@ def test_an_unlisted_checkpoint_that_a_user_named_is_forgotten_when_it_is_delete
     world = World(tmp_path, attempt="a3")
     assert world.store.discard_deleted() == []
     assert world.journal.state().named == (7,)
-    shutil.rmtree(world.dir.checkpoint_dir(7))
+    shutil.rmtree(local(world.dir.checkpoint_dir(7)))
     assert world.store.discard_deleted() == [7]
     assert world.store.discard_deleted() == []
     assert world.journal.state().named == ()

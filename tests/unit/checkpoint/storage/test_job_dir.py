@@ -12,13 +12,15 @@ from penstock.checkpoint.storage.job_dir import (
     job_key,
     jobs_in,
 )
+from penstock.common.storage_url import names_below
 from penstock.errors import AmbiguousJobError, InvalidJobError, UnknownJobError
 from penstock.ids import JobKey
+from tests.local_paths import local
 
 
 def job(root: Path, key: str, name: str | None = None) -> JobDir:
     place = JobDir(root, JobKey(key))
-    place.journal.mkdir(parents=True)
+    local(place.journal).mkdir(parents=True)
     if name is not None:
         place.write_facts(JobFacts(name, 1.0))
     return place
@@ -30,7 +32,7 @@ def test_paths_are_those_of_the_layout() -> None:
         place.journal, place.checkpoint_dir(7), place.metadata(7), place.shared, place.control,
         place.driver, place.job,
     ]  # fmt: skip
-    assert [str(path.relative_to("/c/count-1")) for path in paths] == [
+    assert [names_below(Path("/c/count-1"), path) for path in paths] == [
         "journal", "chk-7", "chk-7/_metadata", "shared", "control",
         "driver.json", "job.json",
     ]  # fmt: skip
@@ -70,7 +72,7 @@ def test_facts_are_read_back_and_replaced(tmp_path: Path) -> None:
     place.write_facts(JobFacts("older", 1.0))
     place.write_facts(facts)
     assert place.read_facts() == facts
-    place.job.write_bytes(b"{")
+    local(place.job).write_bytes(b"{")
     assert place.read_facts() is None
 
 
@@ -78,7 +80,7 @@ def test_checkpoints_on_disk_are_those_with_a_directory(tmp_path: Path) -> None:
     place = JobDir(tmp_path, JobKey("count"))
     assert place.checkpoints_on_disk() == []
     for name in ("chk-10", "chk-9", "chk-x", "chk-01", "chk-1.old", "shared"):
-        (place.path / name).mkdir(parents=True)
+        local(place.path / name).mkdir(parents=True)
     assert place.checkpoints_on_disk() == [9, 10]
 
 
@@ -118,8 +120,8 @@ def test_a_checkpoint_is_named_in_the_journal_by_its_own_name_however_it_is_spel
     tmp_path: Path,
 ) -> None:
     job = JobDir(tmp_path / "jobs", JobKey("count"))
-    job.checkpoint_dir(7).mkdir(parents=True)
-    (tmp_path / "link").symlink_to(job.path)
+    local(job.checkpoint_dir(7)).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(local(job.path))
     for path in (
         job.checkpoint_dir(7),
         tmp_path / "link" / "chk-7",

@@ -31,6 +31,7 @@ from penstock.recovery.lease import Owner, machine_id, process_start_time
 from penstock.storage.local_storage import LocalStorage
 from penstock.testing import Burst, Idle, ManualClock, Pause, ScriptedSource
 from penstock.testing.inline import InlineSubmitter
+from tests.local_paths import local
 from tests.unit.job.counting import (
     Program,
     bursts,
@@ -119,8 +120,8 @@ def test_a_damaged_checkpoint_of_another_job_costs_the_job_no_checkpoint(tmp_pat
     (tmp_path / "other").mkdir()
     theirs, _ = died(tmp_path / "other")
     other = Program(tmp_path / "other")
-    flip_a_byte(max(other.dir.shared.rglob("*.*"), key=lambda p: p.stat().st_mtime_ns))
-    settings = restore_from(other.dir.checkpoint_dir(theirs))
+    flip_a_byte(max(local(other.dir.shared).rglob("*.*"), key=lambda p: p.stat().st_mtime_ns))
+    settings = restore_from(local(other.dir.checkpoint_dir(theirs)))
     with pytest.raises(CorruptStateError):
         Program(tmp_path, bursts(100), settings=settings).run()
     goes_on_from(tmp_path, newest)
@@ -316,7 +317,7 @@ def test_a_failed_start_releases_everything(tmp_path: Path) -> None:
         env.execute("count")
     assert [s.calls for s in made] == [["cancel", "close"]]
     assert [*tmp_path.glob("work/*"), *tmp_path.glob("local/*")] == []
-    assert not Program(tmp_path).dir.driver.exists()
+    assert not local(Program(tmp_path).dir.driver).exists()
 
 
 def test_a_start_that_loses_the_journal_leaves_the_winners_files_alone(

@@ -20,6 +20,7 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.errors import ConfigurationError, RestoreMismatchError
 from penstock.job.launched_job import LaunchedJob
 from penstock.testing import Burst, Idle, Pause, ScriptedFailures, ScriptedSource
+from tests.local_paths import local
 from tests.unit.job.counting import (
     KEYS,
     Count,
@@ -234,7 +235,7 @@ def test_a_damaged_file_of_in_flight_data_is_detected_and_named(
     number = checkpoint(job)
     die(job)
     file = next(
-        f for f in sorted((program.dir.checkpoint_dir(number) / "in-flight").rglob("*.arrow"))
+        f for f in sorted(local(program.dir.checkpoint_dir(number) / "in-flight").rglob("*.arrow"))
     )
     match damage:
         case "flip":
@@ -318,7 +319,7 @@ def test_an_aborted_unaligned_barrier_does_no_harm(tmp_path: Path) -> None:
     )
     with pytest.raises(Exception, match="longer than"):
         _ = [checkpoint(job) for _ in range(20)]
-    eventually(lambda: not list(program.dir.path.glob("chk-*")))
+    eventually(lambda: not list(local(program.dir.path).glob("chk-*")))
     die(job)
     TwoSources(tmp_path, even=program.even[:1], odd=program.odd[:1], settings=UNALIGNED).run()
     assert program.verdict(RECORDS).is_exactly_once

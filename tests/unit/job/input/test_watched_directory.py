@@ -18,6 +18,7 @@ from penstock.connectors.files.enumerator import EnumeratorState
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.errors import ChangedFileError
+from tests.local_paths import local
 from tests.unit.job.counting import Program, checkpoint, die, launched, wait_for_records
 from tests.unit.support import eventually
 
@@ -56,7 +57,7 @@ class Watching(Program):
 
     def source_state(self, number: int) -> SourceState:
         path = self.dir.checkpoint_dir(number) / METADATA
-        source = decode_metadata(path.read_bytes(), "").operator("numbers")
+        source = decode_metadata(local(path).read_bytes(), "").operator("numbers")
         assert source is not None
         assert source.source is not None
         return source.source

@@ -36,6 +36,7 @@ from penstock.state.operator.states import RedistributionMode, StoredList, encod
 from penstock.state.registry.meta_info import StateMetaInfo, registry_key, table_prefix
 from penstock.task.messages import GeneratorState
 from penstock.types.signature import PICKLED
+from tests.local_paths import local
 from tests.unit.job.counting import (
     KEYS,
     Program,
@@ -183,7 +184,7 @@ def test_own_snapshots_are_in_own_directories_or_known_to_the_journal(tmp_path: 
     def is_own(snapshot: Snapshot, directory: Path | None = savepoints) -> bool:
         return is_in_own_directory(snapshot, job, directory, state)
 
-    assert is_own(at(job.path / "chk-3"))
+    assert is_own(at(local(job.path / "chk-3")))
     assert is_own(at(savepoints / "savepoint-1"))
     assert not is_own(at(savepoints / "savepoint-1"), None)
     assert not is_own(at(tmp_path / "checkpoints" / "other" / "chk-3"))

@@ -19,6 +19,7 @@ from penstock.job.launched_job import LaunchedJob
 from penstock.job.restore.retained_output import Output, RetainedOutput
 from penstock.savepoint.directory import dispose
 from penstock.testing import Burst, Idle, ManualClock, Pause
+from tests.local_paths import local
 from tests.unit.job.counting import (
     Program,
     checkpoint,
@@ -84,7 +85,7 @@ class Growing(Program):
 
     def retained(self) -> list[Path]:
         numbers = [c.checkpoint for c in self.journal().restorable]
-        return [self.dir.checkpoint_dir(number) for number in numbers]
+        return [local(self.dir.checkpoint_dir(number)) for number in numbers]
 
     def in_checkpoints(self) -> set[str]:
         """The parts in the state of retained checkpoints."""

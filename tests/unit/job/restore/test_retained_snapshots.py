@@ -32,6 +32,7 @@ from penstock.state.backends.refs import FileRef, StagedName, StateRef
 from penstock.state.files import file_name
 from penstock.state.local_dir import HostDir
 from penstock.task.layout import AttemptLayout
+from tests.local_paths import local
 from tests.unit.checkpoint.coordinator.coordinated_job import World
 
 
@@ -55,8 +56,8 @@ def completed(world: World, attempt: str, savepoint: Path | None = None) -> Comp
     checkpoint = world.store.next_id()
     name = file_name(1, StagedName(attempt, checkpoint, 0, 0, 0), ".delta")
     file = world.dir.shared / "count" / "0" / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(b"state")
+    local(file.parent).mkdir(parents=True, exist_ok=True)
+    local(file).write_bytes(b"state")
     state = StateRef(version=1, deltas=(FileRef(name, 1, 5, 0),))
     operators = [
         OperatorSnapshot("numbers", "numbers", "source", 1, 128, 1, source=position(checkpoint)),
@@ -80,7 +81,7 @@ def output(checkpoint: int) -> SinkState:
 
 
 def state_files(world: World) -> list[str]:
-    return sorted(path.name.split("-")[1] for path in world.dir.shared.rglob("*.delta"))
+    return sorted(path.name.split("-")[1] for path in local(world.dir.shared).rglob("*.delta"))
 
 
 # -- a takeover during cleanup ------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_a_driver_paused_before_cleanup_spares_files_of_its_successor(
 
     arm(CrashPoint.RECOVERY_BEFORE_CLEANUP, action=take_over)
     kept(first).remove_leftovers(mine)
-    assert first.dir.metadata(1).exists(), "the checkpoint of its successor"
+    assert local(first.dir.metadata(1)).exists(), "the checkpoint of its successor"
     assert state_files(first) == ["a2"]
     assert later.root.is_dir()
     assert later.attempt_dir.host_dir.resolve().is_dir()
@@ -116,27 +117,27 @@ def test_a_fenced_driver_cleans_up_nothing(tmp_path: Path) -> None:
     ):
         with pytest.raises(FencedError):
             call()
-    assert first.dir.metadata(1).exists()
+    assert local(first.dir.metadata(1)).exists()
 
 
 def test_files_of_dead_attempts_are_removed_and_completed_snapshots_stay(tmp_path: Path) -> None:
     dead = World(tmp_path)
     completed(dead, "a1")
     never_won = dead.dir.checkpoint_dir(dead.store.next_id())
-    never_won.mkdir()
+    local(never_won).mkdir()
     stray = dead.dir.shared / "count" / "0" / file_name(9, "a1-b9-t0-s0-a0", ".delta")
-    stray.write_bytes(b"x")
+    local(stray).write_bytes(b"x")
     world = World(tmp_path, attempt="a2")
     kept(world).remove_leftovers(layout(world, "a2", tmp_path))
     assert world.dir.checkpoints_on_disk() == [1]
-    assert not stray.exists()
+    assert not local(stray).exists()
     assert state_files(world) == ["a1"]
 
 
 def test_a_damaged_checkpoint_stops_all_cleanup(tmp_path: Path) -> None:
     world = World(tmp_path)
     completed(world, "a1")
-    world.dir.metadata(1).write_bytes(b"damaged")
+    local(world.dir.metadata(1)).write_bytes(b"damaged")
     kept(world).clean_up()
     assert state_files(world) == ["a1"]
     assert kept(world).referenced_by_sinks() is None
@@ -181,7 +182,7 @@ def test_a_moved_job_directory_is_found_below_the_configured_one(tmp_path: Path)
 def test_disposing_a_savepoint_does_not_affect_other_jobs(tmp_path: Path) -> None:
     world = World(tmp_path / "checkpoints")
     completed(world, "a1", tmp_path / "mine")
-    shutil.rmtree(world.dir.path)
+    shutil.rmtree(local(world.dir.path))
     other = World(tmp_path / "checkpoints")
     other.clock.advance(1.0)
     completed(other, "a1", tmp_path / "other")
@@ -192,7 +193,7 @@ def test_disposing_a_savepoint_does_not_affect_other_jobs(tmp_path: Path) -> Non
 def test_a_savepoint_without_a_metadata_copy_is_referenced_while_it_exists(tmp_path: Path) -> None:
     world = World(tmp_path / "checkpoints")
     completed(world, "a1", tmp_path / "savepoint")
-    world.dir.savepoint(1).unlink()
+    local(world.dir.savepoint(1)).unlink()
     assert referenced(world) == [b"pieces", b"part 1"]
     (tmp_path / "savepoint").rename(tmp_path / "elsewhere")
     assert referenced(world) == []
@@ -201,7 +202,7 @@ def test_a_savepoint_without_a_metadata_copy_is_referenced_while_it_exists(tmp_p
 def test_a_damaged_metadata_copy_stops_all_cleanup(tmp_path: Path) -> None:
     world = World(tmp_path / "checkpoints")
     completed(world, "a1", tmp_path / "savepoint")
-    world.dir.savepoint(1).write_bytes(b"damaged")
+    local(world.dir.savepoint(1)).write_bytes(b"damaged")
     assert kept(world).referenced_by_sinks() is None
 
 
@@ -209,7 +210,7 @@ def test_metadata_copies_of_uncompleted_savepoints_are_removed(tmp_path: Path) -
     dead = World(tmp_path / "checkpoints")
     completed(dead, "a1", tmp_path / "savepoint")
     uncounted = dead.dir.savepoint(dead.store.next_id())
-    uncounted.write_bytes(b"x")
+    local(uncounted).write_bytes(b"x")
     world = World(tmp_path / "checkpoints", attempt="a2")
     kept(world).remove_leftovers(layout(world, "a2", tmp_path))
     assert world.dir.savepoints_on_disk() == [1]
@@ -219,7 +220,7 @@ def test_metadata_copies_of_uncompleted_savepoints_are_removed(tmp_path: Path) -
 
 
 def log_of(world: World, lineage: str) -> Path:
-    directory = world.dir.connectors(lineage) / "numbers"
+    directory = local(world.dir.connectors(lineage)) / "numbers"
     directory.mkdir(parents=True)
     return directory
 
@@ -281,7 +282,7 @@ def test_only_files_of_a_past_lineage_are_removed(tmp_path: Path, lineage: str) 
     over(world)
     kept(world).forget_lineage(lineage)
     assert later.exists()
-    assert world.dir.journal.is_dir()
+    assert local(world.dir.journal).is_dir()
 
 
 def test_a_checkpoint_that_a_user_named_is_spared_after_any_number_of_attempts(

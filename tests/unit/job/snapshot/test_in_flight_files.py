@@ -18,6 +18,7 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.ids import JobKey
 from penstock.job.launched_job import LaunchedJob
 from penstock.testing import Burst, Idle, ScriptedSource
+from tests.local_paths import local
 from tests.unit.job.counting import checkpoint, launched
 from tests.unit.support import environment, eventually
 
@@ -119,6 +120,6 @@ def test_a_recreated_job_directory_is_another_job_instance(tmp_path: Path) -> No
     first = JobDir(tmp_path / "one", JobKey("job"))
     second = JobDir(tmp_path / "two", JobKey("job"))
     for place in (first, second):
-        place.path.mkdir(parents=True)
+        local(place.path).mkdir(parents=True)
     assert first.job_instance() == first.job_instance()
     assert first.job_instance() != second.job_instance()

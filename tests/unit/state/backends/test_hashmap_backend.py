@@ -17,6 +17,7 @@ from penstock.state.backends import local_stores
 from penstock.state.backends.lmdb.backend import HashMapBackend
 from penstock.state.backends.refs import StagedName, StateLocation, StateRef
 from penstock.state.delta import Delta
+from tests.local_paths import local
 
 
 @pytest.fixture
@@ -70,13 +71,13 @@ def test_a_damaged_file_is_rejected_and_kept(
     backend = HashMapBackend()
     ref = three_versions(backend, place)
     path = backend.files(place, ref)[1]
-    damage(path)
-    found = path.read_bytes()
+    damage(local(path))
+    found = local(path).read_bytes()
     with pytest.raises(CorruptStateError, match=path.name):
         backend.open(place, ref)
     with pytest.raises(CorruptStateError, match=path.name):
         backend.compact(place, ref, StagedName("a", 9, 0, 0, 9))
-    assert path.read_bytes() == found
+    assert local(path).read_bytes() == found
 
 
 def test_a_damaged_file_leaves_the_local_store_where_it_was(place: StateLocation) -> None:
@@ -84,7 +85,7 @@ def test_a_damaged_file_leaves_the_local_store_where_it_was(place: StateLocation
     first = publish(backend, place, StateRef(0), {b"a": b"1"})
     second = publish(backend, place, first, {b"a": b"2", b"b": b"2"})
     contents(backend, place, first)
-    damage_truncate(backend.files(place, second)[1])
+    damage_truncate(local(backend.files(place, second)[1]))
     with pytest.raises(CorruptStateError):
         backend.open(place, second)
     assert contents(backend, place, first) == {b"a": b"1"}
@@ -93,7 +94,7 @@ def test_a_damaged_file_leaves_the_local_store_where_it_was(place: StateLocation
 def test_a_missing_file_is_rejected(place: StateLocation) -> None:
     backend = HashMapBackend()
     ref = three_versions(backend, place)
-    backend.files(place, ref)[0].unlink()
+    local(backend.files(place, ref)[0]).unlink()
     with pytest.raises(CorruptStateError, match="missing"):
         backend.open(place, ref)
 
@@ -102,7 +103,7 @@ def test_catching_up_reads_only_what_is_missing(place: StateLocation) -> None:
     backend = HashMapBackend()
     first = publish(backend, place, StateRef(0), {b"a": b"1"})
     contents(backend, place, first)
-    backend.files(place, first)[0].unlink()
+    local(backend.files(place, first)[0]).unlink()
     second = publish(backend, place, first, {b"b": b"2"})
     assert contents(backend, place, second) == {b"a": b"1", b"b": b"2"}
 
@@ -231,6 +232,7 @@ import pickle, sys
 from pathlib import Path
 from penstock.state.backends.refs import StateLocation
 from penstock.state.backends.lmdb.backend import HashMapBackend
+from tests.local_paths import local
 place, ref = pickle.loads(Path(sys.argv[1]).read_bytes())
 print("ready", flush=True)
 HashMapBackend().open(place, ref)
@@ -260,8 +262,8 @@ def test_a_store_survives_being_killed_while_it_catches_up(
             task.kill()
             cut_off += b"done" not in task.stdout.read()
         assert contents(backend, place, ref) == wanted
-        for local in place.local_dir.iterdir():
-            local.rename(tmp_path / f"old-{attempt}")
+        for store in place.local_dir.iterdir():
+            store.rename(tmp_path / f"old-{attempt}")
     assert cut_off, "every task was done before it was killed: kill earlier"
 
 

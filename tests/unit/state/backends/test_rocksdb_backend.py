@@ -23,6 +23,7 @@ from penstock.state.backends.rocksdb.database import RocksDbDatabase
 from penstock.state.backends.version_marker import VersionMarker
 from penstock.state.delta import Delta
 from penstock.state.local_dir import choose_local_dir
+from tests.local_paths import local
 
 Puts = dict[bytes, bytes]
 
@@ -231,10 +232,10 @@ def test_a_damaged_delta_leaves_the_local_store_where_it_was(
     first = publish(backend, place, StateRef(0), {ONE: b"1"})
     second = publish(backend, place, first, {ONE: b"2"})
     contents(backend, place, first)
-    damage_truncate(backend.files(place, second)[1])
+    damage_truncate(local(backend.files(place, second)[1]))
     with pytest.raises(CorruptStateError):
         backend.open(place, second)
-    backend.files(place, first)[0].unlink()
+    local(backend.files(place, first)[0]).unlink()
     assert contents(backend, place, first) == {ONE: b"1"}
 
 
@@ -243,7 +244,7 @@ def test_catching_up_reads_only_what_is_missing(
 ) -> None:
     first = publish(backend, place, StateRef(0), {ONE: b"1"})
     contents(backend, place, first)
-    backend.files(place, first)[0].unlink()
+    local(backend.files(place, first)[0]).unlink()
     second = publish(backend, place, first, {TWO: b"2"})
     assert contents(backend, place, second) == {ONE: b"1", TWO: b"2"}
 
@@ -319,7 +320,7 @@ def test_a_closed_store_says_so_and_lets_go(backend: RocksDbBackend, place: Stat
         list(store.scan(ONE))
     with pytest.raises(ValueError, match="closed"):
         store.snapshot(staged(1))
-    backend.files(place, ref)[0].unlink()
+    local(backend.files(place, ref)[0]).unlink()
     assert len(contents(backend, place, ref)) == 2, "it was rebuilt, so it was still open"
     assert list(unfinished) == []
 
@@ -507,7 +508,7 @@ def test_a_zombie_in_another_process_blocks_no_task(
         assert contents(backend, place, ref) == {ONE: value}
         # The second time, what the first left is gone on with.
         for path in backend.files(place, ref):
-            path.unlink(missing_ok=True)
+            local(path).unlink(missing_ok=True)
     done.set()
     zombie.join()
     assert zombie.exitcode == 0

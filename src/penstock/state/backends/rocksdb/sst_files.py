@@ -15,9 +15,8 @@ from typing import IO
 from zlib import crc32
 
 from penstock.common.new_files import create_file
-from penstock.errors import CorruptStateError
 from penstock.state.backends.refs import FileRef, SstFiles, StagedName, StateLocation
-from penstock.state.files import check_sums, file_name
+from penstock.state.files import check_sums, file_name, open_file, place_of
 
 _TABLE = ".sst"
 _CURRENT = "CURRENT"
@@ -72,13 +71,9 @@ def download_sst_files(location: StateLocation, tables: SstFiles, path: Path) ->
     """
     path.mkdir(parents=True)
     for file in tables.files:
-        shared = location.shared_dir / file.name
-        try:
-            with shared.open("rb") as source, (path / _local_name(file)).open("xb") as target:
-                size, crc = _copy(source, target)
-        except FileNotFoundError:
-            raise CorruptStateError(str(shared), "it is missing") from None
-        check_sums(shared, (size, crc), (file.size, file.crc))
+        with open_file(location, file) as source, (path / _local_name(file)).open("xb") as target:
+            size, crc = _copy(source, target)
+        check_sums(place_of(location, file), (size, crc), (file.size, file.crc))
 
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> tuple[int, int]:
