@@ -14,3 +14,4 @@ from penstock.errors.pyflink_names import *
 from penstock.errors.recovery import *
 from penstock.errors.servers import *
 from penstock.errors.state import *
+from penstock.errors.storage import *
