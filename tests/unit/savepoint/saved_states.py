@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from penstock.common import TypeInformation
+from penstock.common.storage_url import Location
 from penstock.common.typeinfo import MapTypeInfo
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.write import finalize_files, write_subtask
@@ -70,7 +70,7 @@ def within(entries: Iterable[Entry], key_groups: KeyGroupRange) -> list[Entry]:
 
 
 def save(
-    directory: Path,
+    directory: Location,
     entries: list[Entry],
     key_type: TypeInformation | None,
     parallelism: int = 1,
