@@ -135,7 +135,6 @@ FIELDS: dict[Any, str] = {
     ),
     messages.GeneratorState: "kind fields",
     snapshot_files.SnapshotFiles: "directory files",
-    refs.StoredAt: "object start",
     refs.FileRef: "name version size crc stored",
     refs.SstFiles: "version files",
     refs.StateRef: "version base deltas inline tables",
@@ -229,6 +228,7 @@ CONTEXT = transaction_register.TransactionContext("job", "step", "a1", 2, 3, 4, 
 IDENTITY = kafka_committable.TransactionalIdentity("id", "group", "topic")
 
 ARRAYS: list[tuple[Any, list[Any]]] = [
+    (refs.StoredAt("7-a1-b7-t0-s0-a3-0.bundle", 12), ["7-a1-b7-t0-s0-a3-0.bundle", 12]),
     (segment.Slice(1, 2, 3, 4), [1, 2, 3, 4]),
     (segment.Segment("name", 5, [[segment.Slice(1, 2, 3, 4)]]), ["name", 5, [[[1, 2, 3, 4]]]]),
     (
@@ -585,7 +585,7 @@ def test_what_a_kafka_source_keeps_stays(tmp_path: Path) -> None:
     memory = msgspec.json.encode(kafka_enumerator._State({"a-0": 5}, True, topics))
     assert memory == (b'{"stops":{"a-0":5},"is_bounded":true,"topics":{"a":["cluster","topic"]}}')
     note = initial_offsets.InitialOffsetsFile(tmp_path, "a1", "asked")
-    note.write(initial_offsets.InitialOffsets({"a-0": 5}, {}), "a1")
+    note.write(initial_offsets.InitialOffsets({"a-0": 5}, {}))
     (path,) = (tmp_path / "first-start").iterdir()
     assert path.name == "3d7a7cfa54f7056fb7dc1d4970741be6.json"
     assert path.read_bytes() == b'{"starts":{"a-0":5},"stops":{}}'

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,16 +14,23 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from penstock.common.contained_paths import path_inside
+from penstock.common.storage_url import Location
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts import sink
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.staging.pre_commits import PreCommits
 from penstock.connectors.staging.staged_output import ImmediatePublisher, load_staged
 from penstock.connectors.staging.staged_values import ValuesWriter, decode_values
-from penstock.errors import ConnectorError, LostReceiverError
+from penstock.errors import (
+    ConnectorError,
+    CorruptStagedRecordsError,
+    LostReceiverError,
+    LostStagedFileError,
+    UnsafeNameError,
+)
 from penstock.ids import is_no_later
 from penstock.storage import durable_files
+from penstock.storage.storages import storage_at
 from penstock.types.signature import is_pickled
 
 _MAX_INLINE_BYTES = 60 * 1024
@@ -30,6 +38,9 @@ _FILE = ".delivery"
 _RECORD = ".delivered"
 _MAX_FORGOTTEN = 1000
 """After how many forgotten deliveries a record is written anew without them."""
+_MAX_FORGOTTEN_IN_STORE = 100
+"""After how many forgotten deliveries their records are deleted from a store."""
+_ID = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 Receive = Callable[[list[Any]], None]
@@ -80,13 +91,14 @@ class CollectSink(sink.Sink):
     def publisher(self, context: sink.PublisherContext) -> sink.SinkPublisher:
         receiver = self._receiver_for(context.name)
         if context.checkpointed:
-            return _CheckpointedPublisher(Deliveries(context.work_dir, context.attempt))
+            place = context.store or context.work_dir
+            return _CheckpointedPublisher(Deliveries(place, context.attempt))
         return ImmediatePublisher(
             lambda data: receiver.receive(decode_values(data, context.type_info))
         )
 
     def committer(self, context: CommitterContext) -> Committer:
-        deliveries = Deliveries(context.work_dir, context.attempt)
+        deliveries = Deliveries(context.store or context.work_dir, context.attempt)
         return _Committer(self._receiver_for(context.name), deliveries, context.type_info)
 
     def _receiver_for(self, step: str) -> _Receiver:
@@ -123,6 +135,7 @@ class _Committer(Committer):
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         delivered, recorded = self._receiver.delivered, self._deliveries.recorded()
+        handed_over: list[Delivery] = []
         for request in requests:
             delivery = decode_delivery(request.get_committable())
             if delivery.id in delivered or delivery.id in recorded:
@@ -139,7 +152,8 @@ class _Committer(Committer):
                 # and with it everything it was handed.
                 delivered.add(delivery.id)
                 self._deliveries.record(delivery)
-            self._deliveries.remove(delivery)
+            handed_over.append(delivery)
+        self._deliveries.remove(handed_over)
 
     def discard(self, discarded: Sequence[bytes], retained: Sequence[bytes]) -> None:
         # No checkpoint that holds them can be restored: they are never committed again.
@@ -172,13 +186,18 @@ _decode_blocks = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class Deliveries:
-    """The deliveries of one step in its durable directory, as seen by one attempt."""
+    """The deliveries of one step in its durable place, as seen by one attempt.
 
-    def __init__(self, work_dir: Path, attempt: str) -> None:
-        self._dir = work_dir
+    In a directory each attempt appends to one record of what was handed over. Nothing can be
+    appended to a file in a store: there each delivery has a record, whose name holds its id.
+    """
+
+    def __init__(self, place: Location, attempt: str) -> None:
+        self._place = place
+        self._storage = storage_at(place)
         self._attempt = attempt
         self._recorded: set[str] | None = None
-        self._forgotten = 0
+        self._forgotten: set[str] = set()
 
     def prepare(self, blocks: Sequence[bytes]) -> bytes:
         """Make blocks durable, and return the committable that stands for them."""
@@ -186,9 +205,12 @@ class Deliveries:
         name = f"{self._attempt}-{uuid4().hex}"
         if len(data) <= _MAX_INLINE_BYTES:
             return msgspec.msgpack.encode(Delivery(name, list(blocks), len(data)))
-        durable_files.make_directory(self._dir)
-        durable_files.write_file(self._path(name), data)
-        durable_files.sync_directory(self._dir)
+        if isinstance(self._place, Path):
+            durable_files.make_directory(self._place)
+            durable_files.write_file(self._place / _file(name), data)
+            durable_files.sync_directory(self._place)
+        else:
+            self._storage.write(_file(name), [data])
         return msgspec.msgpack.encode(Delivery(name, None, len(data), zlib.crc32(data)))
 
     def load(self, delivery: Delivery) -> list[bytes]:
@@ -199,9 +221,18 @@ class Deliveries:
         """
         if delivery.inline is not None:
             return delivery.inline
-        path = self._path(delivery.id)
-        durable_files.check_content(path, delivery.size, delivery.crc)
-        return _decode_blocks(path.read_bytes())
+        path = _file(delivery.id)
+        where = self._storage.location(path)
+        try:
+            data = self._storage.read(path)
+        except FileNotFoundError:
+            data = b""
+        if len(data) != delivery.size:
+            raise LostStagedFileError(where, delivery.size, len(data))
+        if delivery.crc is not None and (found := zlib.crc32(data)) != delivery.crc:
+            reason = f"its checksum is {found:08x}, not {delivery.crc:08x}"
+            raise CorruptStagedRecordsError(where, reason)
+        return _decode_blocks(data)
 
     def recorded(self) -> set[str]:
         """Return the ids of deliveries that this program or an earlier one was handed.
@@ -209,65 +240,86 @@ class Deliveries:
         They are read only once: afterwards only this attempt adds to them.
         """
         if self._recorded is None:
-            self._recorded = set().union(*map(_ids_in, self._dir.glob(f"*{_RECORD}")))
+            self._recorded = set().union(*map(self._ids_in, self._records()))
         return self._recorded
 
     def record(self, delivery: Delivery) -> None:
         """Record durably that a delivery was handed over."""
-        durable_files.make_directory(self._dir)
-        # It begins with a line feed, because a power loss may have left half a line.
-        line = f"\n{delivery.id}\n".encode()
-        durable_files.write_file(self._record_path, line, "ab")
+        if isinstance(self._place, Path):
+            durable_files.make_directory(self._place)
+            # It begins with a line feed, because a power loss may have left half a line.
+            line = f"\n{delivery.id}\n".encode()
+            durable_files.write_file(self._place / self._record, line, "ab")
+        else:
+            self._storage.replace(self._record_of(delivery.id), delivery.id.encode())
         self.recorded().add(delivery.id)
 
     def forget(self, ids: set[str]) -> None:
         """Forget deliveries that are never committed again.
 
-        The record on disk is written anew only now and then, because that takes time.
+        Their records go only now and then, because that takes time.
         """
         recorded = self.recorded()
-        self._forgotten += len(recorded & ids)
+        self._forgotten |= recorded & ids
         recorded -= ids
-        if self._forgotten >= _MAX_FORGOTTEN:
-            # It may then hold ids of earlier attempts too, which is harmless.
-            durable_files.replace_file(self._record_path, "\n".join(sorted(recorded)).encode())
-            self._forgotten = 0
+        if isinstance(self._place, Path):
+            if len(self._forgotten) >= _MAX_FORGOTTEN:
+                # It may then hold ids of earlier attempts too, which is harmless.
+                self._storage.replace(self._record, "\n".join(sorted(recorded)).encode())
+                self._forgotten.clear()
+        elif len(self._forgotten) >= _MAX_FORGOTTEN_IN_STORE:
+            self._storage.delete_all(map(self._record_of, sorted(self._forgotten)))
+            self._forgotten.clear()
 
-    def remove(self, delivery: Delivery) -> None:
-        """Remove the file of a delivery that was handed over."""
-        self._path(delivery.id).unlink(missing_ok=True)
+    def remove(self, deliveries: Iterable[Delivery]) -> None:
+        """Remove the files of deliveries that were handed over."""
+        self._storage.delete_all(_file(one.id) for one in deliveries if one.inline is None)
 
     def sweep(self, ids: set[str]) -> None:
         """Remove files and records of all deliveries but these; those of later attempts stay."""
-        for path in self._dir.glob(f"*{_FILE}"):
-            if path.stem not in ids and self._may_remove(path.stem.partition("-")[0]):
-                path.unlink(missing_ok=True)
-        for path in self._dir.glob(f"*{_RECORD}"):
-            if self._may_remove(path.stem):
-                _keep_only(path, ids)
+        names = [name for name in self._storage.children("") if self._may_remove(name)]
+        self._storage.delete_all(
+            name for name in names if name.endswith(_FILE) and name.removesuffix(_FILE) not in ids
+        )
+        unneeded = []
+        for name in (name for name in names if name.endswith(_RECORD)):
+            found = self._ids_in(name)
+            still = sorted(found & ids)
+            if not still:
+                unneeded.append(name)
+            elif len(still) < len(found):
+                self._storage.replace(name, "\n".join(still).encode())
+        self._storage.delete_all(unneeded)
         self._recorded = None
 
-    def _may_remove(self, attempt: str) -> bool:
-        return is_no_later(attempt, self._attempt)
+    def _may_remove(self, name: str) -> bool:
+        return is_no_later(re.split("[-.]", name)[0], self._attempt)
+
+    def _records(self) -> list[str]:
+        return [name for name in self._storage.children("") if name.endswith(_RECORD)]
+
+    def _ids_in(self, record: str) -> set[str]:
+        _, _, delivery = record.removesuffix(_RECORD).partition("-")
+        if delivery:
+            return {delivery}
+        # A driver that sweeps may have removed it since it was listed.
+        with suppress(FileNotFoundError):
+            return set(self._storage.read(record).decode().split())
+        return set()
 
     @property
-    def _record_path(self) -> Path:
-        return self._dir / f"{self._attempt}{_RECORD}"
+    def _record(self) -> str:
+        return f"{self._attempt}{_RECORD}"
 
-    def _path(self, name: str) -> Path:
-        return path_inside(self._dir, f"{name}{_FILE}")
-
-
-def _ids_in(record: Path) -> set[str]:
-    # A driver that sweeps may have removed it since it was listed.
-    with suppress(FileNotFoundError):
-        return set(record.read_text().split())
-    return set()
+    def _record_of(self, delivery: str) -> str:
+        return f"{self._attempt}-{_name(delivery)}{_RECORD}"
 
 
-def _keep_only(record: Path, ids: set[str]) -> None:
-    still = sorted(_ids_in(record) & ids)
-    if still:
-        durable_files.replace_file(record, "\n".join(still).encode())
-    else:
-        record.unlink(missing_ok=True)
+def _file(delivery: str) -> str:
+    return f"{_name(delivery)}{_FILE}"
+
+
+def _name(delivery: str) -> str:
+    if not _ID.fullmatch(delivery):
+        raise UnsafeNameError(delivery, "the deliveries of a sink")
+    return delivery

@@ -172,6 +172,20 @@ class CorruptIngestionLogError(ConnectorError):
     )
 
 
+class MissingIngestionDirectoryError(ConnectorError):
+    """A source has files that a store cannot hold, and the job's directory is in a store."""
+
+    step: str
+    files: str
+    job: str
+    is_permanent = True
+    template = (
+        "step {step!r} has {files}, which must outlive the driver and cannot be in a store such as "
+        "{job}: set penstock.ingestion.dir to a directory that outlives the driver, and that "
+        "driver and executors share"
+    )
+
+
 class LockedIngestionLogError(ConnectorError):
     """Another job has an ingestion log open; a later attempt of the same job takes it over."""
 

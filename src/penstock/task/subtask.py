@@ -195,7 +195,7 @@ def _keep_functions(key: _FunctionsKey, functions: _OpenFunctions) -> None:
 
 
 def _writer(node: Node, task: StageTask, subtask: int, staged: StagedName) -> SinkWriter:
-    layout = task.layout
+    layout, directory = task.layout, file_name(node.uid)
     context = WriterContext(
         subtask=subtask,
         parallelism=node.parallelism,
@@ -204,8 +204,9 @@ def _writer(node: Node, task: StageTask, subtask: int, staged: StagedName) -> Si
         type_info=node.input_type,
         job=layout.job,
         attempt=layout.attempt,
-        work_dir=layout.connector_root / file_name(node.uid),
+        work_dir=layout.connector_root / directory,
         job_instance=layout.job_instance,
+        store=layout.connector_store and layout.connector_store / directory,
     )
     writer: SinkWriter = node.function.writer(context)
     return writer

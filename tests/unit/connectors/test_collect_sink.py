@@ -130,14 +130,14 @@ def test_records_of_deliveries_are_read_once_and_forgotten_with_their_checkpoint
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collect_sink, "_MAX_FORGOTTEN", 10)
-    reads: list[Path] = []
-    ids_in = collect_sink._ids_in
+    reads: list[str] = []
+    ids_in = collect_sink.Deliveries._ids_in
 
-    def counted(path: Path) -> set[str]:
-        reads.append(path)
-        return ids_in(path)
+    def counted(deliveries: collect_sink.Deliveries, record: str) -> set[str]:
+        reads.append(record)
+        return ids_in(deliveries, record)
 
-    monkeypatch.setattr(collect_sink, "_ids_in", counted)
+    monkeypatch.setattr(collect_sink.Deliveries, "_ids_in", counted)
     received: list[Any] = []
     sink = CollectSink(received.extend)
     (tmp_path / "a1.delivered").write_text("older\n")

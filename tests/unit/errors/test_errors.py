@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "JobCancelledError": ("job",),
     "KafkaUnavailableError": ("localhost:9092", 60.0, "refused"),
     "LockedIngestionLogError": ("/a",),
+    "MissingIngestionDirectoryError": ("lines", "an ingestion log", "s3://bucket/job"),
     "IncompleteKafkaCheckpointError": (7, 1, 2),
     "KafkaDeliveryError": ("topic", b"key", "why"),
     "KafkaFencedError": ("prefix-job-step", "why"),

@@ -135,7 +135,10 @@ class _Enumerator(SourceEnumerator):
         self._context = context
         # Several jobs may share a directory that the user has set.
         self._directory = context.work_dir / context.job
-        self._mark = AcknowledgementMark(self._directory, context.attempt)
+        # The log need not outlive the driver: the broker redelivers what is in it.
+        self._mark = AcknowledgementMark(
+            (context.store or context.work_dir) / context.job, context.attempt
+        )
         self._seen = SeenIds(context.clock, source.redelivery_horizon)
         self._tracker = DeliveryTracker(self._seen)
         self._restored: _State | None = None

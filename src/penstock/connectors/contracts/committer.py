@@ -8,11 +8,13 @@ that is complete, a *committer* makes them visible.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from penstock.common.storage_url import StorageUrl
 
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
@@ -92,8 +94,8 @@ class CommitRequest:
 class CommitterContext:
     """What a committer may know about its job and step.
 
-    ``name`` is the step's name; ``work_dir``, ``job_instance`` and ``type_info`` are those of its
-    publisher.
+    ``name`` is the step's name; ``work_dir``, ``store``, ``job_instance`` and ``type_info`` are
+    those of its publisher. ``storage_options`` reach a store that a restored snapshot names.
     """
 
     job: str
@@ -102,6 +104,8 @@ class CommitterContext:
     work_dir: Path
     job_instance: str = ""
     type_info: TypeInformation | None = None
+    store: StorageUrl | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Committer(ABC):

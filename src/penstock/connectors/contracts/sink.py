@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.common.pyflink.missing_names import ExplainsMissingMethods
+from penstock.common.storage_url import StorageUrl
 from penstock.connectors.contracts.committer import Committer, CommitterContext
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class WriterContext:
     declared type of the values, None if there is none. Output that has to stay until its checkpoint
     is committed goes into ``work_dir``, the publisher's durable directory, or into a place of the
     sink's own, under ``job_instance``, the step's name and ``attempt``: the engine removes nothing
-    there. ``job`` alone does not identify a job: others may have the same id.
+    there. ``store`` is the publisher's. ``job`` alone does not identify a job: others may have the
+    same id.
     """
 
     subtask: int
@@ -62,6 +64,7 @@ class WriterContext:
     attempt: str = ""
     work_dir: Path | None = None
     job_instance: str = ""
+    store: StorageUrl | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,10 @@ class PublisherContext:
     `SinkSnapshot.state` of the restored checkpoint, in no order, whatever the parallelism was then.
     ``job_instance`` is the same in all attempts of the job, and different in every other job of the
     same name, elsewhere or deleted before. ``type_info`` is the declared type of its values.
+
+    ``store`` is None if ``work_dir`` itself is durable. If not, ``work_dir`` is only this driver's
+    copy, and ``store`` the durable place of this step's files, the same one after a restart: what
+    a checkpoint needs has to be there (`penstock.storage.storages.storage_at`).
     """
 
     parallelism: int
@@ -86,6 +93,7 @@ class PublisherContext:
     restored: Sequence[bytes] = ()
     job_instance: str = ""
     type_info: TypeInformation | None = None
+    store: StorageUrl | None = None
 
 
 @dataclass(frozen=True, slots=True)

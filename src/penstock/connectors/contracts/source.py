@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 
+from penstock.common.storage_url import StorageUrl
 from penstock.connectors.contracts.snapshot_files import SnapshotFiles
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class EnumeratorContext:
     """What an enumerator may know about its job.
 
     ``work_dir`` is a durable directory of this source alone, named after its uid: the same one
-    after a restart, and not necessarily created yet. ``clock`` returns the time of day
+    after a restart, and not necessarily created yet. If ``store`` is not None, ``work_dir`` is only
+    this driver's copy, and ``store`` the durable place. ``clock`` returns the time of day
     in seconds, which may be set back; ``monotonic`` is for intervals and timeouts.
     ``wake`` notifies the stage's loop that a plan would now return something; it may be called from
     any thread, and superfluous calls are harmless. ``attempt`` is unique within ``job``;
@@ -115,6 +117,7 @@ class EnumeratorContext:
     complete_positions: bool = False
     job_instance: str = ""
     monotonic: Callable[[], float] = time.monotonic
+    store: StorageUrl | None = None
 
 
 class SourceEnumerator(ABC):
@@ -250,6 +253,11 @@ class Source(ABC):
     The user builds it, the driver calls :meth:`enumerator`, and every task gets its own copy by
     cloudpickle: it is a description and has no open connections, files or threads.
     """
+
+    keeps_files: ClassVar[str | None] = None
+    """What its enumerator has in files of ``work_dir`` that must outlive the driver, and that it
+    cannot put into a store; None if nothing. Such a source needs `penstock.ingestion.dir` where the
+    job's directory is in a store."""
 
     @abstractmethod
     def boundedness(self) -> Boundedness:

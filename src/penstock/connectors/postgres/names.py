@@ -31,6 +31,13 @@ def check_gid(gid: str) -> None:
         raise UnsafeNameError(gid, "the prepared transactions of penstock's sinks")
 
 
+def upload_name_of(gid: str) -> str:
+    """Return the name for the files of a transaction, below the attempt that prepared it."""
+    attempt, checkpoint, subtask = gid.split("-")[2:5]
+    nonce = hashlib.blake2b(gid.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{attempt}/{checkpoint}-{subtask}-{nonce}"
+
+
 def sink_key_of(gid: str) -> str:
     """Return the key of the sink that created a gid."""
     return gid.split("-")[1]

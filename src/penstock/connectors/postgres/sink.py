@@ -83,21 +83,27 @@ class PostgresSink(Sink):
         database, ledger = self._fenced_database(context)
         check_table = partial(self._checked_table, database, context.parallelism)
         table = database.run("reading the table's catalog entry", "look", check_table)
-        staging = StagingDirectory(context.work_dir, context.attempt)
         if not settings.exactly_once:
+            staging = StagingDirectory(context.work_dir, context.attempt)
             staging.sweep([])
             return DirectPublisher(database, ledger, table, settings.keys, staging)
         # Older attempts may have prepared rows that this one writes again. Everything restored is
         # committed by now. The sweep does the same, but not while a snapshot cannot be read.
         roll_back = partial(roll_back_prepared, database, below=database.identity.number)
         database.run("rolling back older attempts", "clear", roll_back)
+        staging = StagingDirectory(context.work_dir, context.attempt, store=context.store)
         return PostgresPublisher(database, ledger, table, staging, two_phase=settings.two_phase)
 
     def committer(self, context: CommitterContext) -> Committer | None:
         if not self._settings.exactly_once:
             return None
         database, ledger = self._fenced_database(context)
-        staging = StagingDirectory(context.work_dir, context.attempt)
+        staging = StagingDirectory(
+            context.work_dir,
+            context.attempt,
+            store=context.store,
+            options=context.storage_options,
+        )
         return PostgresCommitter(database, ledger, staging, self._settings.table)
 
     def _fenced_database(

@@ -43,6 +43,8 @@ class SocketSource(Source):
     the log at a crash, is lost.
     """
 
+    keeps_files = "an ingestion log"
+
     def __init__(self, host: str, port: int) -> None:
         if not isinstance(port, int) or not 0 < port < 65536:
             message = f"a port is a whole number from 1 to 65535; got {port!r}"

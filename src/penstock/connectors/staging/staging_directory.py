@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import BinaryIO, Self
 
-from penstock.common.contained_paths import counterpart
+from penstock.common.storage_url import StorageUrl
+from penstock.connectors.staging.other_jobs import counterpart_place
+from penstock.connectors.staging.uploads import Files, fetch_upload, put_uploads
 from penstock.errors import UnsafeNameError
 from penstock.ids import attempt_number, is_no_later
 from penstock.storage.durable_files import sync_files
+from penstock.storage.storages import storage_at
 
 _HIDDEN = ".staging-"
 _SYNCED_LEVELS = 4
@@ -25,17 +29,34 @@ class StagingDirectory:
 
     The root stays the same after a restart, so that a new attempt finds what an older one left.
     Files are named relative to the root, because a job's directory may be moved.
+
+    With a store the root is only this driver's copy. What a checkpoint names is put into the store
+    before, joined to one *upload* for each committable; an attempt on another driver fetches it.
     """
 
     root: Path
     attempt: str
     old_root: Path | None = None
     """Where older versions staged the files of this step, possibly with those of other jobs."""
+    store: StorageUrl | None = None
+    """The root's durable counterpart, None if the root itself is durable."""
+    options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """How to reach the store of another job, for a root that is in none."""
 
     @classmethod
-    def hidden_in(cls, base_path: Path, job: str, step: str, attempt: str) -> Self:
+    def hidden_in(
+        cls,
+        base_path: Path,
+        job: str,
+        step: str,
+        attempt: str,
+        store: StorageUrl | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return a hidden staging directory of a step below a directory that belongs to the job."""
-        return cls(base_path / f"{_HIDDEN}{job}" / step, attempt)
+        names = f"{_HIDDEN}{job}/{step}"
+        durable = None if store is None else store / names
+        return cls(base_path / names, attempt, store=durable, options=options or {})
 
     @classmethod
     def shared_path(
@@ -49,6 +70,11 @@ class StagingDirectory:
         if not job_instance:
             return old
         return cls(base_path / f"{_HIDDEN}{job}-{job_instance}" / step, attempt, old.root)
+
+    @property
+    def place(self) -> str:
+        """Where the files of checkpoints are, as committables name it."""
+        return str(self.store or self.root)
 
     def path(self, name: str) -> Path:
         """Return the path of a file of this attempt."""
@@ -69,6 +95,30 @@ class StagingDirectory:
     def sync(self, paths: Iterable[Path]) -> None:
         """Make files and their names survive a power loss."""
         sync_files(paths, _SYNCED_LEVELS)
+
+    def make_durable(self, uploads: Mapping[str, Files]) -> None:
+        """Make files survive the driver, and a power loss.
+
+        They are given by upload, which is what a store gets: the content of these files, one after
+        the other. May be called again with the same content. An upload is named like a file,
+        relative to the root, after the attempt that makes it.
+
+        Raises:
+            LostStagedFileError: a file does not have its size.
+        """
+        if self.store is None:
+            self.sync(path for files in uploads.values() for path, _ in files)
+        else:
+            put_uploads(storage_at(self.store), uploads)
+
+    def fetch(self, upload: str, files: Files) -> None:
+        """Bring the files of an upload back if they are not here.
+
+        Raises:
+            LostStagedFileError: the store does not have them in full, either.
+        """
+        if self.store is not None and any(not _is_here(path, size) for path, size in files):
+            fetch_upload(storage_at(self.store), upload, files)
 
     def owns(self, path: Path) -> bool:
         """Whether this step wrote a file; if not, it belongs to another job's checkpoint.
@@ -99,25 +149,36 @@ class StagingDirectory:
             raise UnsafeNameError(name, f"{_HIDDEN}*/{self.root.name}/a*")
         return path, path.parents[3]
 
-    def of_other_job(self, root: str) -> Path:
-        """Return the root of this step's staged files in another job, which a snapshot names.
+    def of_other_job(self, place: str) -> StagingDirectory:
+        """Return this step's staging directory in another job, which a snapshot names.
 
         Raises:
             UnsafeNameError: it is not the directory of this step.
         """
-        return counterpart(self.root, root, levels=1)
+        found = counterpart_place(self.store or self.root, place, 1, self.options)
+        if isinstance(found, Path):
+            return StagingDirectory(found, self.attempt)
+        # What is fetched goes with the files of this attempt.
+        copies = self.path(f"of-{hashlib.sha256(str(found).encode()).hexdigest()[:32]}")
+        return StagingDirectory(copies, self.attempt, store=found)
 
-    def remove(self, paths: Iterable[Path]) -> None:
-        """Remove files of this step that no snapshot needs; what fails now is left to `sweep`."""
+    def remove(self, paths: Iterable[Path], uploads: Iterable[str] = ()) -> None:
+        """Remove files and uploads of this step that no snapshot needs.
+
+        What fails now is left to `sweep`.
+        """
         for path in paths:
             if self.owns(path):
                 with contextlib.suppress(OSError):
                     path.unlink()
+        if self.store is not None:
+            with contextlib.suppress(OSError):
+                storage_at(self.store).delete_all(uploads)
 
-    def sweep(self, keep: Collection[Path]) -> None:
-        """Remove the files of this and older attempts except some, and empty directories.
+    def sweep(self, keep: Collection[Path], uploads: Collection[str] = ()) -> None:
+        """Remove files and uploads of this and older attempts except some; and empty directories.
 
-        Files of later attempts stay: another driver may have taken over since this one read the
+        Those of later attempts stay: another driver may have taken over since this one read the
         journal.
         """
         kept = {str(path) for path in keep}
@@ -127,11 +188,19 @@ class StagingDirectory:
         _remove_if_empty(self.root)
         if self.root.parent.name.startswith(_HIDDEN):
             _remove_if_empty(self.root.parent)
+        if self.store is not None:
+            storage = storage_at(self.store)
+            old = (n for n in storage.list("") if is_no_later(n.partition("/")[0], self.attempt))
+            storage.delete_all([name for name in old if name not in uploads])
 
 
 def is_hidden(relative: PurePath) -> bool:
     """Whether a path, relative to a sink's path, is in the hidden directory of a job."""
     return relative.parts[:1] != () and relative.parts[0].startswith(_HIDDEN)
+
+
+def _is_here(path: Path, size: int) -> bool:
+    return path.exists() and path.stat().st_size == size
 
 
 def _sweep(place: Path, kept: Collection[str]) -> None:

@@ -12,7 +12,6 @@ from uuid import uuid4
 import msgspec
 
 from penstock.common import pickling
-from penstock.common.contained_paths import counterpart
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.committer import CommitRequest, Committer, CommitterContext
 from penstock.connectors.contracts.sink import (
@@ -23,6 +22,7 @@ from penstock.connectors.contracts.sink import (
     SinkWriter,
     WriterContext,
 )
+from penstock.connectors.staging.other_jobs import counterpart_place
 from penstock.connectors.staging.pre_commits import PreCommits
 from penstock.connectors.staging.staged_output import (
     ImmediatePublisher,
@@ -33,6 +33,7 @@ from penstock.connectors.staging.staged_output import (
 from penstock.connectors.staging.staged_values import ValuesWriter, decode_values, read_values
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.connectors.two_phase.transaction_register import (
+    Entry,
     Phase,
     TransactionContext,
     TransactionRegister,
@@ -164,7 +165,7 @@ class AtLeastOnceSink(_StagingSink):
 
 
 class _Prepared(msgspec.Struct, frozen=True, array_like=True):
-    """A committable; ``register`` is the directory in which its transaction is registered."""
+    """A committable; ``register`` is where its transaction is registered."""
 
     context: TransactionContext
     register: str
@@ -175,7 +176,10 @@ _decode_prepared = msgspec.msgpack.Decoder(_Prepared).decode
 
 
 class _Publisher(SinkPublisher):
-    """Spools published values, and prepares one transaction per subtask at a barrier."""
+    """Spools published values, and prepares one transaction per subtask at a barrier.
+
+    No store gets the values: the external system has them before a checkpoint names them.
+    """
 
     def __init__(self, functions: _Functions, context: PublisherContext) -> None:
         self._functions = functions
@@ -236,14 +240,12 @@ class _Publisher(SinkPublisher):
             self._register.prepare(context, committable)
         except Exception:
             if self._functions.try_to_abort(context, transaction, committable):
-                self._register.end(context)
+                self._register.end([context])
             raise
-        return msgspec.msgpack.encode(
-            _Prepared(context, str(self._register.directory), committable)
-        )
+        return msgspec.msgpack.encode(_Prepared(context, str(self._register.place), committable))
 
     def _check_is_registered(self, context: TransactionContext) -> None:
-        if not self._register.has(context):
+        if not self._register.is_open(context):
             raise AbortedTransactionError(context.name)
 
 
@@ -258,10 +260,10 @@ class _Committer(Committer):
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         prepared = [_decode_prepared(request.get_committable()) for request in requests]
         # Registered first: after a crash during `commit`, no attempt may abort these any more.
-        contexts = [one.context for one in prepared]
+        entries = [Entry(one.context, one.committable) for one in prepared]
         try:
             for register in self._registers_of(prepared):
-                register.commit(contexts)
+                register.commit(entries)
         except UnsafeNameError as error:
             for request in requests:
                 request.signal_failed_with_known_reason(error)
@@ -284,7 +286,7 @@ class _Committer(Committer):
                 waits = True
                 continue
             for register in self._registers_of([one]):
-                register.end(one.context)
+                register.end([one.context])
 
     def sweep(self, keep: Sequence[bytes]) -> None:
         needed = {_decode_prepared(kept).context.name for kept in keep}
@@ -299,14 +301,15 @@ class _Committer(Committer):
                     context.name,
                 )
             elif self._functions.try_to_abort(context, None, entry.committable):
-                self._register.end(context)
+                self._register.end([context])
         self._register.tidy()
         _directory(self._context).sweep(())
 
     def _registers_of(self, prepared: Sequence[_Prepared]) -> list[TransactionRegister]:
         """Where they may be registered: a job's directory may move, or one is another job's."""
-        own = self._register.directory
-        places = {own, *(counterpart(own, one.register, levels=2) for one in prepared)}
+        own, options = self._register.place, self._context.storage_options
+        others = (counterpart_place(own, one.register, 2, options) for one in prepared)
+        places = {own, *others}
         return [TransactionRegister(place, self._context.attempt) for place in places]
 
 
@@ -315,4 +318,6 @@ def _directory(context: PublisherContext | CommitterContext) -> StagingDirectory
 
 
 def _register(context: PublisherContext | CommitterContext) -> TransactionRegister:
-    return TransactionRegister(context.work_dir / "transactions", context.attempt)
+    return TransactionRegister(
+        (context.store or context.work_dir) / "transactions", context.attempt
+    )

@@ -15,13 +15,11 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.common.contained_paths import path_inside
+from penstock.common.storage_url import Location
+from penstock.errors import UnsafeNameError
 from penstock.ids import is_no_later
-from penstock.storage.durable_files import (
-    make_directory,
-    replace_file,
-    sync_directory,
-)
+from penstock.storage.durable_files import sync_directory
+from penstock.storage.storages import storage_at
 
 
 class TransactionContext(msgspec.Struct, frozen=True, array_like=True):
@@ -76,64 +74,77 @@ class TransactionRegister:
     ending a transaction twice must be harmless.
     """
 
-    def __init__(self, directory: Path, attempt: str) -> None:
-        self.directory = directory
+    def __init__(self, place: Location, attempt: str) -> None:
+        self.place = place
+        self._storage = storage_at(place)
         self._attempt = attempt
 
     def open(self, context: TransactionContext) -> None:
         """Register a transaction before it is opened."""
-        make_directory(self.directory)
         self._write(Entry(context), Phase.OPENED)
 
-    def has(self, context: TransactionContext) -> bool:
-        """Whether a transaction of this attempt is still registered.
+    def is_open(self, context: TransactionContext) -> bool:
+        """Whether a transaction of this attempt that is not prepared is still registered.
 
         It is not if a later attempt has taken over and aborted it.
         """
-        return any(self._path(context, phase).exists() for phase in Phase)
+        return self._storage.exists(self._name(context, Phase.OPENED))
 
     def prepare(self, context: TransactionContext, committable: bytes) -> None:
         """Record the committable of a transaction that is prepared."""
         self._write(Entry(context, committable), Phase.PREPARED)
-        self._path(context, Phase.OPENED).unlink(missing_ok=True)
+        self._storage.delete(self._name(context, Phase.OPENED))
 
-    def commit(self, contexts: Iterable[TransactionContext]) -> None:
+    def commit(self, entries: Iterable[Entry]) -> None:
         """Record that transactions may be committed from now on, so that none is aborted any more.
 
         Transactions that are not registered ended before, or belong to another job.
         """
-        for context in contexts:
-            with contextlib.suppress(FileNotFoundError):
-                self._path(context, Phase.PREPARED).rename(self._path(context, Phase.COMMITTING))
-        if self.directory.exists():
-            sync_directory(self.directory)
+        if isinstance(self.place, Path):
+            self._rename(self.place, entries)
+            return
+        names = set(self._storage.children(""))
+        prepared = [one for one in entries if self._name(one.context, Phase.PREPARED) in names]
+        for entry in prepared:
+            self._write(entry, Phase.COMMITTING)
+        self._storage.delete_all(self._name(one.context, Phase.PREPARED) for one in prepared)
 
-    def end(self, context: TransactionContext) -> None:
-        """Remove a transaction that is committed or aborted."""
-        for phase in Phase:
-            self._path(context, phase).unlink(missing_ok=True)
+    def end(self, contexts: Iterable[TransactionContext]) -> None:
+        """Remove transactions that are committed or aborted."""
+        self._storage.delete_all(self._name(one, phase) for one in contexts for phase in Phase)
 
     def entries(self) -> list[tuple[Phase, Entry]]:
         """Return the open transactions of this and older attempts, each in its last phase."""
         found: dict[str, tuple[Phase, Entry]] = {}
+        names = self._storage.children("")
         for phase in Phase:
-            for path in sorted(self.directory.glob(f"*{phase.value}")):
+            for name in (name for name in names if name.endswith(phase.value)):
                 with contextlib.suppress(FileNotFoundError):
-                    entry = _decode(path.read_bytes())
+                    entry = _decode(self._storage.read(name))
                     if is_no_later(entry.context.attempt, self._attempt):
                         found[entry.context.name] = phase, entry
         return list(found.values())
 
     def tidy(self) -> None:
-        """Remove files that a crash left half written, and the directory if it is empty."""
-        for path in self.directory.glob("*.new"):
-            if is_no_later(path.name.partition("-")[0], self._attempt):
-                path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.directory.rmdir()
+        """Remove a local directory that is empty."""
+        if isinstance(self.place, Path):
+            with contextlib.suppress(OSError):
+                self.place.rmdir()
 
     def _write(self, entry: Entry, phase: Phase) -> None:
-        replace_file(self._path(entry.context, phase), _encode(entry))
+        self._storage.replace(self._name(entry.context, phase), _encode(entry))
 
-    def _path(self, context: TransactionContext, phase: Phase) -> Path:
-        return path_inside(self.directory, f"{context._key}{phase.value}")
+    def _rename(self, directory: Path, entries: Iterable[Entry]) -> None:
+        """Do it with one sync for all; a store has no rename."""
+        for context in (entry.context for entry in entries):
+            old, new = (self._name(context, p) for p in (Phase.PREPARED, Phase.COMMITTING))
+            with contextlib.suppress(FileNotFoundError):
+                (directory / old).rename(directory / new)
+        if directory.exists():
+            sync_directory(directory)
+
+    def _name(self, context: TransactionContext, phase: Phase) -> str:
+        name = f"{context._key}{phase.value}"
+        if "/" in name or "\0" in name:
+            raise UnsafeNameError(name, str(self.place))
+        return name

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from penstock.channel.log import UNBOUNDED, ChannelLog, Entry
 from penstock.checkpoint.settings import Guarantee
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.source import EnumeratorContext
+from penstock.errors import MissingIngestionDirectoryError
 from penstock.graph.plan import Plan, Stage
 from penstock.graph.regions import PipelinedRegion
 from penstock.graph.transformation import Exchange
@@ -43,6 +45,22 @@ def create_logs(
     return logs
 
 
+def check_ingestion_directory(plan: Plan, job_dir: Location, settings: JobSettings) -> None:
+    """Reject a source that needs files which outlive the driver, if there is no place for them.
+
+    Called before the journal records an attempt.
+
+    Raises:
+        MissingIngestionDirectoryError: the job's directory is in a store, and no other is set.
+    """
+    if isinstance(job_dir, Path) or settings.ingestion_dir is not None:
+        return
+    for node in (stage.head for stage in plan.stages if stage.is_source):
+        files = node.function.keeps_files
+        if files is not None:
+            raise MissingIngestionDirectoryError(node.name, files, str(job_dir))
+
+
 def open_input(context: AttemptContext, stage: Stage) -> StageInput:
     """Open the input of a region's first stage, a source at its restored positions."""
     if stage.is_source:
@@ -60,7 +78,10 @@ def open_input(context: AttemptContext, stage: Stage) -> StageInput:
 
 def _open_source(context: AttemptContext, stage: Stage) -> SourceInput:
     job, layout, uid = context.job, context.layout, stage.head.uid
+    check_ingestion_directory(context.plan, layout.durable, job.settings)
     work_dir = job.settings.ingestion_dir or layout.connector_root
+    # A directory that the user has set is durable.
+    store = None if job.settings.ingestion_dir is not None else layout.connector_store
     enumerator = stage.head.function.enumerator(
         EnumeratorContext(
             parallelism=stage.parallelism,
@@ -75,13 +96,14 @@ def _open_source(context: AttemptContext, stage: Stage) -> SourceInput:
             complete_positions=job.checkpoints.mode is Guarantee.AT_MOST_ONCE,
             job_instance=layout.job_instance,
             monotonic=job.monotonic,
+            store=store and store / file_name(uid),
         )
     )
     progress = None
     restored = context.restored.sources.get(uid)
     positions = {} if restored is None else restored.positions
     if job.checkpoints.mode is Guarantee.AT_MOST_ONCE:
-        root, check_tail = layout.connector_root, context.store.check_tail
+        root, check_tail = layout.connector_store or layout.connector_root, context.store.check_tail
         progress = ReadProgress(root, uid, layout.attempt, check_tail)
         positions = {**positions, **progress.read()}
     source = SourceInput(

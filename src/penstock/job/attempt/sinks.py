@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.checkpoint.coordinator.commit_executor import CommitExecutor
 from penstock.checkpoint.storage.metadata import CommittableState, OperatorSnapshot, SinkState
+from penstock.common.storage_url import StorageUrl
 from penstock.connectors.contracts.committer import Committer, CommitterContext
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher
 from penstock.crash_points import CrashPoint, reach
@@ -114,6 +115,8 @@ class AttemptSinks:
                 self._work_dir(node),
                 layout.job_instance,
                 node.input_type,
+                self._store(node),
+                self._context.job.checkpoints.storage_options,
             )
         )
         if committer is None and self._restored_committables(node):
@@ -134,6 +137,7 @@ class AttemptSinks:
                 restored=() if state is None else state.state,
                 job_instance=layout.job_instance,
                 type_info=node.input_type,
+                store=self._store(node),
             )
         )
         return publisher
@@ -161,3 +165,7 @@ class AttemptSinks:
 
     def _work_dir(self, node: Node) -> Path:
         return self._context.layout.connector_root / file_name(node.uid)
+
+    def _store(self, node: Node) -> StorageUrl | None:
+        store = self._context.layout.connector_store
+        return None if store is None else store / file_name(node.uid)

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.acknowledging import acknowledgement_mark
 from penstock.connectors.acknowledging import receiver_loop as receiving
 from penstock.connectors.acknowledging.acknowledgement_mark import (
     AcknowledgementMark,
@@ -34,7 +33,7 @@ from penstock.errors import (
     LostReceivedRecordsError,
     UndecodableMessageError,
 )
-from penstock.storage import durable_files
+from penstock.storage.local_storage import LocalStorage
 from tests.unit.connectors.acknowledging.model_broker import ModelBroker, ModelReceiver, ModelSource
 
 FENCED = FencedError("job", "a1", "a2")
@@ -480,14 +479,14 @@ def test_a_driver_suspended_while_it_writes_the_mark_does_not_move_it_back(
 ) -> None:
     suspended, successor = (AcknowledgementMark(tmp_path, attempt) for attempt in ("a1", "a2"))
     newest = SnapshotPoint("job", "a2", 9)
-    write = durable_files.replace_file
+    replace = LocalStorage.replace
 
-    def wake_up(path: Path, data: bytes) -> None:
+    def wake_up(storage: LocalStorage, path: str, data: bytes) -> None:
         monkeypatch.undo()
         successor.write(newest)
-        write(path, data)
+        replace(storage, path, data)
 
-    monkeypatch.setattr(acknowledgement_mark, "replace_file", wake_up)
+    monkeypatch.setattr(LocalStorage, "replace", wake_up)
     suspended.write(SnapshotPoint("job", "a1", 5))
     assert AcknowledgementMark(tmp_path, "a3").read() == newest
 

@@ -54,7 +54,8 @@ def test_a_forged_committable_is_refused(tmp_path: Path, gid: str, root: str) ->
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd"])
 def test_a_forged_file_name_is_refused(tmp_path: Path, name: str) -> None:
-    own = committer(tmp_path)._decode(encode(committable(IDENTITY.gid(1, 0, "n"), "/etc", name)))
+    ours = committer(tmp_path)
+    own = ours._here(ours._decode(encode(committable(IDENTITY.gid(1, 0, "n"), "/etc", name))))
     assert own.root == str(tmp_path / "step")
     with pytest.raises(UnsafeNameError):
         _ = own.paths

@@ -11,6 +11,7 @@ import msgspec
 from penstock.connectors.kafka.sink.record_blocks import read_blocks
 from penstock.connectors.kafka.sink.serialization import Message
 from penstock.connectors.staging.staged_output import StagedOutput
+from penstock.connectors.staging.uploads import UPLOAD
 
 
 class TransactionalIdentity(msgspec.Struct, frozen=True, array_like=True):
@@ -46,8 +47,9 @@ class StagedRecords(msgspec.Struct, frozen=True, array_like=True):
 class KafkaCommittable(msgspec.Struct, frozen=True, array_like=True):
     """What one subtask staged up to a checkpoint: part ``part`` of ``parts`` of that checkpoint.
 
-    File names are relative to ``root``. It carries the identity of the job that staged it: a job
-    that restores it commits under that identity, so that the two never commit it twice.
+    File names are relative to ``root``, a directory or a place in a store. It carries the identity
+    of the job that staged it: a job that restores it commits under that identity, so that the two
+    never commit it twice.
     """
 
     identity: TransactionalIdentity
@@ -74,10 +76,21 @@ class KafkaCommittable(msgspec.Struct, frozen=True, array_like=True):
         return sum(one.records for one in self.staged)
 
     @property
+    def files(self) -> list[tuple[Path, int]]:
+        """The staged files with their sizes, in order."""
+        root = Path(self.root)
+        return [(one.output.path(root), one.size) for one in self.staged if one.name]
+
+    @property
     def paths(self) -> list[Path]:
         """The staged files."""
-        root = Path(self.root)
-        return [one.output.path(root) for one in self.staged if one.name]
+        return [path for path, _ in self.files]
+
+    @property
+    def upload(self) -> str:
+        """What a store has of the files, as one file with this name; empty if there are none."""
+        name = f"a{self.attempt}/{self.checkpoint}-{self.part}{UPLOAD}"
+        return name if any(one.name for one in self.staged) else ""
 
     def moved(self, root: Path) -> KafkaCommittable:
         """Return the same committable with its files below another root."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from penstock.connectors.contracts.committer import CommitOutcome, CommitRequest, Committer
@@ -115,17 +115,29 @@ class KafkaCommitter(Committer):
         self._refresh_at = now + _REFRESH_SECONDS
 
     def sweep(self, keep: Sequence[bytes]) -> None:
-        self._staging.sweep({path for part in map(self._decode, keep) for path in part.paths})
+        parts = [self._here(self._decode(data)) for data in keep]
+        kept = {path for part in parts for path in part.paths}
+        self._staging.sweep(kept, {part.upload for part in parts})
 
     def close(self) -> None:
         self._producer.close()
 
     def _decode(self, committable: bytes) -> KafkaCommittable:
         part = decode_committable(committable)
-        # This job's directory may have been moved since; another job's is where it was.
+        self._directory(part)  # its name is checked before anything is done
+        return part
+
+    def _directory(self, part: KafkaCommittable) -> StagingDirectory:
+        """Return where the files of a part are.
+
+        This job's directory may have been moved since; another job's is where it was.
+        """
         is_own = part.identity == self._identity
-        root = self._staging.root if is_own else self._staging.of_other_job(part.root)
-        return part.moved(root)
+        return self._staging if is_own else self._staging.of_other_job(part.root)
+
+    def _here(self, part: KafkaCommittable) -> KafkaCommittable:
+        """Return the part with its files in the local directory."""
+        return part.moved(self._directory(part).root)
 
     def _commit(self, producer: TransactionalProducer, requests: _Requests) -> None:
         pending = requests
@@ -141,16 +153,16 @@ class KafkaCommitter(Committer):
             for request, part in requests:
                 if marker.covers(part):
                     request.signal_already_committed()
-                    self._delete_files(part)
+            self._delete_files([part for _, part in requests if marker.covers(part)])
             for parts in transactions:
                 for part in parts:
-                    part.check_files()
+                    self._fetch_files(part)
                     marker = marker.advanced_past(part)
-                producer.publish((block for part in parts for block in part.blocks()), marker)
+                blocks = (block for part in parts for block in self._here(part).blocks())
+                producer.publish(blocks, marker)
                 # A crash before the files are deleted is harmless: the marker covers them.
                 pending = [(r, p) for r, p in pending if not marker.covers(p)]
-                for part in parts:
-                    self._delete_files(part)
+                self._delete_files(parts)
         except KafkaUnreachableError as error:
             logger.warning("Kafka is unreachable, committing records is retried: %s", error)
             for request, _ in pending:
@@ -179,7 +191,13 @@ class KafkaCommitter(Committer):
                 known = known.advanced_past(part)
         return known
 
-    def _delete_files(self, part: KafkaCommittable) -> None:
-        if part.identity != self._identity:
-            return  # another job's savepoint may still refer to its files
-        self._staging.remove(part.paths)
+    def _fetch_files(self, part: KafkaCommittable) -> None:
+        here = self._here(part)
+        self._directory(part).fetch(part.upload, here.files)
+        here.check_files()
+
+    def _delete_files(self, parts: Iterable[KafkaCommittable]) -> None:
+        # Another job's savepoint may still refer to its files.
+        own = [self._here(part) for part in parts if part.identity == self._identity]
+        paths = [path for part in own for path in part.paths]
+        self._staging.remove(paths, [part.upload for part in own if part.upload])

@@ -147,7 +147,10 @@ class KafkaSink(Sink):
 def _staging(
     context: WriterContext | PublisherContext | CommitterContext, work_dir: Path
 ) -> StagingDirectory:
-    return StagingDirectory.hidden_in(work_dir, context.job, work_dir.name, context.attempt)
+    options = context.storage_options if isinstance(context, CommitterContext) else {}
+    return StagingDirectory.hidden_in(
+        work_dir, context.job, work_dir.name, context.attempt, context.store, options
+    )
 
 
 class KafkaSinkBuilder:

@@ -66,7 +66,7 @@ class KafkaPublisher(SinkPublisher):
                 checkpoint,
                 part,
                 len(pending),
-                str(self._staging.root),
+                self._staging.place,
                 [
                     StagedRecords(output.name, output.size, 0 if at else records, output.data)
                     for at, output in enumerate(self._bounded(outputs))
@@ -75,7 +75,8 @@ class KafkaPublisher(SinkPublisher):
             for part, (outputs, records) in enumerate(pending)
         ]
         # Before any checkpoint names them: a completed checkpoint must survive a power loss.
-        self._staging.sync(path for one in committables for path in one.paths)
+        root = self._staging.root
+        self._staging.make_durable({one.upload: one.moved(root).files for one in committables})
         return [encode(one) for one in committables]
 
     def _bounded(self, outputs: Sequence[StagedOutput]) -> list[StagedOutput]:

@@ -193,7 +193,8 @@ class KafkaEnumerator(SourceEnumerator):
     def _start_fresh(self, broker: BrokerClient) -> None:
         """Resolve the initial offsets, or reuse those of an attempt without a checkpoint."""
         settings, context = self._settings, self._context
-        file = InitialOffsetsFile(context.work_dir, context.lineage, settings.offsets_request())
+        place = context.store or context.work_dir
+        file = InitialOffsetsFile(place, context.lineage, settings.offsets_request())
         initial = file.read() if context.lineage else None
         if initial is None:
             new = settings.subscription.found_in(self._topics(broker))
@@ -204,9 +205,7 @@ class KafkaEnumerator(SourceEnumerator):
                 self._add(found)
                 return
             # Durable before the first record is planned: a crash from here on finds the file.
-            initial = file.write(
-                InitialOffsets(_by_split(found.start), _by_split(found.stop)), context.attempt
-            )
+            initial = file.write(InitialOffsets(_by_split(found.start), _by_split(found.stop)))
         self._restored = _State(initial.stops, self._is_bounded())
         self._restore(initial.starts, self._restored)
         self._add(self._find_partitions(broker))

@@ -7,16 +7,11 @@ start later and lose the records in between.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import msgspec
 
-from penstock.storage.durable_files import (
-    give_final_name,
-    make_directory,
-    sync_directory,
-    write_file,
-)
+from penstock.common.storage_url import Location
+from penstock.storage.storages import storage_at
 
 
 class InitialOffsets(msgspec.Struct, frozen=True):
@@ -33,27 +28,22 @@ class InitialOffsetsFile:
     elsewhere, before there is any checkpoint, gets a new file.
     """
 
-    def __init__(self, work_dir: Path, lineage: str, request: str) -> None:
-        self._directory = work_dir / "first-start"
+    def __init__(self, place: Location, lineage: str, request: str) -> None:
+        self._storage = storage_at(place)
         name = hashlib.sha256(f"{lineage}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()
-        self._path = self._directory / f"{name[:32]}.json"
+        self._path = f"first-start/{name[:32]}.json"
 
     def read(self) -> InitialOffsets | None:
         """Return the stored offsets; None if there are none."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=InitialOffsets)
+            return msgspec.json.decode(self._storage.read(self._path), type=InitialOffsets)
         except FileNotFoundError:
             return None
 
-    def write(self, offsets: InitialOffsets, attempt: str) -> InitialOffsets:
+    def write(self, offsets: InitialOffsets) -> InitialOffsets:
         """Store offsets durably and return the valid ones: another attempt may have been faster."""
-        make_directory(self._directory)
-        hidden = self._path.with_suffix(f".{attempt}-new")
-        write_file(hidden, msgspec.json.encode(offsets), "wb")
         try:
-            give_final_name(hidden, self._path)
+            self._storage.create(self._path, msgspec.json.encode(offsets))
         except FileExistsError:
-            offsets = msgspec.json.decode(self._path.read_bytes(), type=InitialOffsets)
-        sync_directory(self._directory)
-        hidden.unlink(missing_ok=True)
+            offsets = msgspec.json.decode(self._storage.read(self._path), type=InitialOffsets)
         return offsets

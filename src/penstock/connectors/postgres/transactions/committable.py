@@ -6,7 +6,9 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.connectors.postgres.names import upload_name_of
 from penstock.connectors.staging.staged_output import StagedOutput
+from penstock.connectors.staging.uploads import UPLOAD
 
 
 class RowBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -22,8 +24,8 @@ class PostgresCommittable(msgspec.Struct, frozen=True, array_like=True):
 
     ``target`` is the table's quoted name, which is not used any more when it comes from a snapshot.
     ``prepared`` says that a transaction with that gid was
-    prepared. Server and role are those of the committer. Files are relative to ``root``, the
-    directory of the job that wrote them.
+    prepared. Server and role are those of the committer. Files are relative to ``root``, where the
+    job that wrote them has its files: a directory or a place in a store.
     """
 
     gid: str
@@ -44,9 +46,20 @@ class PostgresCommittable(msgspec.Struct, frozen=True, array_like=True):
         return [output for batch in self.batches for output in batch.outputs]
 
     @property
+    def files(self) -> list[tuple[Path, int]]:
+        """The staged files with their sizes, in order."""
+        root = Path(self.root)
+        return [(one.path(root), one.size) for one in self.outputs if one.name]
+
+    @property
     def paths(self) -> list[Path]:
         """The staged files."""
-        return [one.path(Path(self.root)) for one in self.outputs if one.name]
+        return [path for path, _ in self.files]
+
+    @property
+    def upload(self) -> str:
+        """What a store may have of the files, as one file with this name."""
+        return f"{upload_name_of(self.gid)}{UPLOAD}"
 
     def moved(self, root: Path) -> PostgresCommittable:
         """Return the same committable with its files below another root."""

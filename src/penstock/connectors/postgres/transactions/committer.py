@@ -71,8 +71,13 @@ class PostgresCommitter(Committer):
             committed.append(committable)
         # After the commits: until a row is committed its file is the only durable copy. A crash in
         # between leaves files that the next sweep deletes.
-        for committable in committed:
-            self._staging.remove(committable.paths)
+        self._remove(committed)
+
+    def _remove(self, committables: Sequence[PostgresCommittable]) -> None:
+        here = [self._here(one) for one in committables]
+        # A store has the rows of prepared transactions only for savepoints; the sweep removes them.
+        uploads = [one.upload for one in here if not one.prepared and self._is_own(one)]
+        self._staging.remove([path for one in here for path in one.paths], uploads)
 
     def _try_decode(self, request: CommitRequest) -> PostgresCommittable | None:
         try:
@@ -84,10 +89,24 @@ class PostgresCommitter(Committer):
     def _decode(self, data: bytes) -> PostgresCommittable:
         committable = decode_committable(data)
         check_gid(committable.gid)
-        # This job's directory may have been moved since; another job's is where it was.
-        is_own = sink_key_of(committable.gid) == self._database.identity.key
-        root = self._staging.root
-        return committable.moved(root if is_own else self._staging.of_other_job(committable.root))
+        self._directory(committable)  # its name is checked before anything is done
+        return committable
+
+    def _is_own(self, committable: PostgresCommittable) -> bool:
+        return sink_key_of(committable.gid) == self._database.identity.key
+
+    def _directory(self, committable: PostgresCommittable) -> StagingDirectory:
+        """Return where the files of a committable are.
+
+        This job's directory may have been moved since; another job's is where it was.
+        """
+        if self._is_own(committable):
+            return self._staging
+        return self._staging.of_other_job(committable.root)
+
+    def _here(self, committable: PostgresCommittable) -> PostgresCommittable:
+        """Return the committable with its files in the local directory."""
+        return committable.moved(self._directory(committable).root)
 
     def _try_commit(self, request: CommitRequest, committable: PostgresCommittable) -> bool:
         """Commit and signal the outcome; False unless the rows are visible."""
@@ -140,9 +159,9 @@ class PostgresCommitter(Committer):
                 return True
         if self._ledger.contains(connection, gid):
             return False
-        return commit_from_files(
-            connection, self._ledger, committable, self._target(connection, committable)
-        )
+        target, here = self._target(connection, committable), self._here(committable)
+        self._directory(committable).fetch(committable.upload, here.files)
+        return commit_from_files(connection, self._ledger, here, target)
 
     def _target(self, connection: Connection, committable: PostgresCommittable) -> str:
         """Return the quoted name of the sink's table: from the catalog, never from a snapshot."""
@@ -155,7 +174,7 @@ class PostgresCommitter(Committer):
     def discard(self, discarded: Sequence[bytes], retained: Sequence[bytes]) -> None:
         keep = {decode_committable(data).gid for data in retained}
         old = [one for one in map(self._decode, discarded) if one.gid not in keep]
-        self._staging.remove(path for one in old for path in one.paths)
+        self._remove(old)
         gids = [one.gid for one in old]
         try:
             self._delete(gids, keep)
@@ -176,7 +195,9 @@ class PostgresCommitter(Committer):
         kept = [self._decode(data) for data in keep]
         gids = {committable.gid for committable in kept}
         self._database.run("sweeping", "sweep", partial(self._sweep, gids))
-        self._staging.sweep({path for committable in kept for path in committable.paths})
+        here = [self._here(one) for one in kept]
+        paths = {path for one in here for path in one.paths}
+        self._staging.sweep(paths, {one.upload for one in here})
 
     def _sweep(self, gids: set[str], connection: Connection) -> None:
         # A later attempt may have started since this one determined what to keep.

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from penstock.connectors.contracts.sink import SinkPublisher, SinkSnapshot
 from penstock.connectors.postgres.database import Database
@@ -62,7 +64,8 @@ class PostgresPublisher(SinkPublisher):
     """Collects staged rows, and at a barrier makes them durable, in files and prepared.
 
     The files stay until the rows are committed: they replace a prepared transaction that is lost
-    or was never created.
+    or was never created. A store gets them only if there is none, or for a savepoint: that may be
+    restored when a later attempt has rolled its transactions back.
     """
 
     def __init__(
@@ -81,6 +84,8 @@ class PostgresPublisher(SinkPublisher):
         self._two_phase = two_phase
         self._pending = PendingRows(staging)
         self._pre_commits = PreCommits()
+        self._only_prepared: dict[str, PostgresCommittable] = {}
+        """What is in no store, by gid, until it is committed."""
 
     def publish(self, staged: Sequence[bytes]) -> None:
         for subtask, entry in enumerate(staged):
@@ -102,18 +107,22 @@ class PostgresPublisher(SinkPublisher):
                 self._table.target,
                 batches,
                 self._two_phase,
-                str(self._staging.root),
+                self._staging.place,
             )
             for subtask, batches in self._pending.take().items()
         ]
         prepared: dict[str, bool] = {}
-        return self._pre_commits.add(lambda: self._prepare(committables, prepared))
+        return self._pre_commits.add(lambda: self._prepare(committables, prepared, flush=flush))
 
     def close(self) -> None:
         self._database.close()
 
     def _prepare(
-        self, committables: Sequence[PostgresCommittable], prepared: dict[str, bool]
+        self,
+        committables: Sequence[PostgresCommittable],
+        prepared: dict[str, bool],
+        *,
+        flush: bool,
     ) -> list[bytes]:
         """Make committables durable; called again if it raised.
 
@@ -123,14 +132,33 @@ class PostgresPublisher(SinkPublisher):
         with ThreadPoolExecutor(min(len(left), _MAX_CONNECTIONS) + 1, "prepare") as threads:
             # Disk and database work in parallel. A crash before both are done leaves no checkpoint
             # that refers to either.
-            paths = [path for one in committables for path in one.paths]
-            synced = threads.submit(self._staging.sync, paths)
+            durable = threads.submit(self._make_durable, committables, is_savepoint=flush)
             list(threads.map(lambda one: self._prepare_one(one, prepared), left))
-            synced.result()
+            durable.result()
         return [encode(one) for one in committables]
+
+    def _make_durable(
+        self, committables: Sequence[PostgresCommittable], *, is_savepoint: bool
+    ) -> None:
+        if self._staging.store is None or not self._two_phase:
+            self._staging.make_durable(dict(map(self._upload, committables)))
+            return
+        self._only_prepared |= {one.gid: one for one in committables}
+        for gid, (name, files) in [(g, self._upload(c)) for g, c in self._only_prepared.items()]:
+            has_files = bool(files) and all(path.exists() for path, _ in files)
+            if has_files and is_savepoint:
+                # It may be committed, and its files removed, meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    self._staging.make_durable({name: files})
+            if is_savepoint or not has_files:
+                del self._only_prepared[gid]
+
+    def _upload(self, committable: PostgresCommittable) -> tuple[str, list[tuple[Path, int]]]:
+        return committable.upload, committable.moved(self._staging.root).files
 
     def _prepare_one(self, committable: PostgresCommittable, prepared: dict[str, bool]) -> None:
         retry = committable.gid in prepared
         prepared[committable.gid] = False
-        prepare(self._database, self._ledger, committable, retry=retry)
+        here = committable.moved(self._staging.root)
+        prepare(self._database, self._ledger, here, retry=retry)
         prepared[committable.gid] = True
