@@ -145,7 +145,7 @@ def measure(driver: int, directory: Path) -> dict[str, float]:
             found["files on disk"] += len(names)
             for file in names:
                 with contextlib.suppress(OSError):
-                    found["disk, MB"] += Path(place, file).lstat().st_size / 1e6
+                    found[f"disk of {name}, MB"] += Path(place, file).lstat().st_size / 1e6
     recent = History(JobDir(directory / "checkpoints", JobKey(JOB)).storage).checkpoints()[-40:]
     done = [
         one

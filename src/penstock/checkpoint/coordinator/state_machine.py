@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import structs
 
@@ -95,7 +94,7 @@ class CheckpointStateMachine:
                     p.barrier_handling,
                     p.triggered,
                     p.flush,
-                    None if p.request.path is None else Path(p.request.path),
+                    p.request.path,
                     p.event_log,
                 )
                 for n, p in live.items()

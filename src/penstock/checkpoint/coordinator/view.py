@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from penstock.checkpoint.barriers.alignment import BarrierHandling
 from penstock.checkpoint.event_log import CheckpointEventLog
@@ -19,7 +18,7 @@ class LiveCheckpoint:
     triggered: float
     flush: bool
     """Whether sinks must leave no unfinished output."""
-    savepoint_path: Path | None
+    savepoint_path: str | None
     """Where state goes in the canonical format; None for a checkpoint."""
     event_log: CheckpointEventLog
 

@@ -15,7 +15,7 @@ import threading
 import time
 import zlib
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -59,6 +59,8 @@ class Journal:
         """The bytes of an entry whose write raised an OSError: it may exist all the same."""
         self._landed: bytes | None = None
         """The bytes of the last entry, if its write raised an OSError and yet it exists."""
+        self._known: dict[int, JournalEntry] = {}
+        """Entries that were read or written: an entry never changes while it counts."""
 
     @property
     def attempt(self) -> str | None:
@@ -137,19 +139,26 @@ class Journal:
     def _read_back(self, indexes: list[int]) -> list[tuple[int, JournalEntry]]:
         found: list[tuple[int, JournalEntry]] = []
         for index, below in zip(reversed(indexes), [*indexes[-2::-1], 0], strict=False):
-            found.append((index, self._read(index)))
+            found.append((index, self._read_once(index)))
             if isinstance(found[-1][1], Summary):
                 break
             if below != index - 1:
                 raise CorruptJournalError(self._location(index - 1), "it is missing")
+        self._known = dict(found)
         return found[::-1]
+
+    def _read_once(self, index: int) -> JournalEntry:
+        known = self._known.get(index)
+        return self._read(index) if known is None else known
 
     def _append(self, entry: JournalEntry) -> list[int]:
         body = _encode(entry)
         self._resolve_unsure()
         if body != self._landed:
-            if self._tail and not self._storage.exists(_path(self._tail)):
-                # Summarised by another driver, or the directory is gone, as after an unmount.
+            is_local = isinstance(self._storage.root, Path)
+            if is_local and self._tail and not self._storage.exists(_path(self._tail)):
+                # Summarised by another driver, or the directory is gone, as after an unmount. In a
+                # store only the former can be, which the listing below shows.
                 self._check(self._indexes(), entry.attempt)
             try:
                 self._unsure = body
@@ -159,6 +168,7 @@ class Journal:
                 raise self._fenced(entry.attempt, self._tail + 1) from None
             self._tail += 1
         self._unsure = self._landed = None
+        self._known[self._tail] = entry
         indexes = self._indexes()
         self._check(indexes, entry.attempt)
         return indexes

@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.checkpoint.barriers.channel_state_files import verify_segment
+from penstock.checkpoint.barriers.channel_state_files import in_flight_checks
 from penstock.checkpoint.storage.committed_marker import is_recorded_as_committed
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir, resolved
 from penstock.checkpoint.storage.metadata import (
     JOB_INSTANCE,
     ChannelState,
     CheckpointMetadata,
-    in_flight_file,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common.storage_url import Location
@@ -123,10 +122,7 @@ def _checks(snapshot: Snapshot) -> Iterator[Callable[[], None]]:
             yield from (partial(verify_snapshot_file, source, file) for file in kept.files)
         for saved in operator.savepoint:
             yield partial(verify_files, snapshot.path, [saved])
-        for state in operator.in_flight:
-            for segment in (s for entry in state.entries for s in entry):
-                file = snapshot.path / in_flight_file(operator.uid, state, segment)
-                yield partial(verify_segment, file, segment)
+        yield from in_flight_checks(snapshot.path, operator.uid, operator.in_flight)
         for subtask, ref in enumerate(operator.keyed):
             place = state_location(snapshot.shared, OperatorUid(operator.uid), subtask)
             yield partial(create_state_backend(operator.backend or "").verify, place, ref)

@@ -331,6 +331,9 @@ class RegionLoop:
         coordinator = self._coordinator
         assert coordinator is not None
         live, aligned = coordinator.live_checkpoint(checkpoint), self._alignment.stats(checkpoint)
+        savepoint = None
+        if live.savepoint_path is not None:
+            savepoint = self._context.job.job_dir.from_journal_path(live.savepoint_path)
         snapshots = [
             execution.snapshots.freeze(
                 SnapshotRequest(
@@ -340,7 +343,7 @@ class RegionLoop:
                     aligned if is_head else AlignmentStats(aligned.ended, aligned.ended),
                     ended=self._has_ended,
                     flush=live.flush,
-                    savepoint=live.savepoint_path,
+                    savepoint=savepoint,
                     channel_state=channel_state if is_head else None,
                 )
             )

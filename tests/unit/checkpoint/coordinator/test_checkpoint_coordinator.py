@@ -496,7 +496,7 @@ def test_stages_see_the_path_of_a_savepoint_and_that_sinks_must_flush(
     with World(tmp_path) as world:
         requested(world, RequestKind.SAVEPOINT, tmp_path / "sp")
         n = world.triggered()
-        assert world.coordinator.live_checkpoint(n).savepoint_path == tmp_path / "sp"
+        assert world.coordinator.live_checkpoint(n).savepoint_path == str(tmp_path / "sp")
         assert world.coordinator.live_checkpoint(n).flush
         world.complete()
         requested(world)
