@@ -10,7 +10,7 @@ import os
 import runpy
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -25,6 +25,7 @@ import pytest
 import penstock.connectors
 from penstock.common import Row, Types
 from penstock.common.serialization import Encoder
+from penstock.common.storage_url import StorageUrl
 from penstock.connectors.collect_sink import CollectSink
 from penstock.connectors.contracts.committer import Committer, CommitterContext
 from penstock.connectors.contracts.committing import CommitReport, commit_all
@@ -253,6 +254,10 @@ class Attempt:
         job_instance: str | None = None,
         job_id: str | None = None,
         checkpointed: bool = True,
+        driver: str = "work",
+        store: StorageUrl | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        commits: Sequence[bytes] | None = None,
     ) -> None:
         # A server stores data of each job, and tests share it.
         job_instance = (
@@ -264,9 +269,16 @@ class Attempt:
         self._job = job_id or f"{job}-{job_instance}"
         self._birth = job_instance
         self._staging_dir = directory / f"staging-{job}" / "step"
-        self._work_dir = directory / "work" / job / "step"
+        self._work_dir = directory / driver / job / "step"
+        self._store = None if store is None else store / job / "step"
+        self._storage_options = storage_options or {}
         self._parallelism = parallelism
         self._batch = 0
+        self.recommitted = CommitReport()
+        if commits is not None:
+            # As the engine does: what is restored is committed before a publisher is opened.
+            self.recommitted = self.commit(commits)
+            self.sweep(commits)
         self.publisher = case.sink.publisher(
             PublisherContext(
                 parallelism=parallelism,
@@ -277,6 +289,7 @@ class Attempt:
                 checkpointed=checkpointed,
                 restored=restored,
                 job_instance=job_instance,
+                store=self._store,
             )
         )
         case.publishers.append(self.publisher)
@@ -295,6 +308,7 @@ class Attempt:
                 attempt=self._name,
                 work_dir=self._work_dir,
                 job_instance=self._birth,
+                store=self._store,
             )
         )
 
@@ -341,7 +355,13 @@ class Attempt:
     def optional_committer(self) -> Committer | None:
         return self._case.sink.committer(
             CommitterContext(
-                self._job, self._name, "the sink", self._work_dir, job_instance=self._birth
+                self._job,
+                self._name,
+                "the sink",
+                self._work_dir,
+                job_instance=self._birth,
+                store=self._store,
+                storage_options=self._storage_options,
             )
         )
 

@@ -58,8 +58,12 @@ class PostgresCommittable(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def upload(self) -> str:
-        """What a store may have of the files, as one file with this name."""
-        return f"{upload_name_of(self.gid)}{UPLOAD}"
+        """What a store may have of the files, as one file with this name; empty if there are none.
+
+        It has those of prepared transactions only for savepoints.
+        """
+        has_files = any(one.name for one in self.outputs)
+        return f"{upload_name_of(self.gid)}{UPLOAD}" if has_files else ""
 
     def moved(self, root: Path) -> PostgresCommittable:
         """Return the same committable with its files below another root."""

@@ -75,8 +75,9 @@ class PostgresCommitter(Committer):
 
     def _remove(self, committables: Sequence[PostgresCommittable]) -> None:
         here = [self._here(one) for one in committables]
-        # A store has the rows of prepared transactions only for savepoints; the sweep removes them.
-        uploads = [one.upload for one in here if not one.prepared and self._is_own(one)]
+        # Those of savepoints are left to the sweep: nearly all prepared transactions have none.
+        own = [one for one in here if not one.prepared and self._is_own(one)]
+        uploads = [one.upload for one in own if one.upload]
         self._staging.remove([path for one in here for path in one.paths], uploads)
 
     def _try_decode(self, request: CommitRequest) -> PostgresCommittable | None:
