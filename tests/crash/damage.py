@@ -11,8 +11,8 @@ from penstock.checkpoint.storage.metadata import CheckpointMetadata, files_of, i
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.savepoint.read import verify_files
 from tests.crash.driver import job_dir, journal_of
+from tests.crash.job_store import on_disk
 from tests.crash.pipeline import Variant
-from tests.local_paths import local
 
 KINDS = ("missing", "truncated", "flipped", "empty")
 
@@ -55,7 +55,8 @@ def _changed(path: Path) -> float:
 
 def located(variant: Variant, named: str) -> Path:
     """The path of a snapshot that the journal names."""
-    return local(job_dir(variant).path) / named
+    job = job_dir(variant)
+    return on_disk(variant, job.from_journal_path(named))
 
 
 def metadata_in(directory: Path) -> CheckpointMetadata:
@@ -67,7 +68,7 @@ def metadata_in(directory: Path) -> CheckpointMetadata:
 def checkpoint_files(variant: Variant, named: str) -> list[Path]:
     """The files of a checkpoint that the journal names, its metadata first."""
     path = located(variant, named)
-    shared = local(job_dir(variant).shared)
+    shared = on_disk(variant, job_dir(variant).shared)
     state = [shared / name for name in files_of(metadata_in(path))]
     return [path / "_metadata", *in_flight_files(variant, named), *state]
 
@@ -99,8 +100,9 @@ def check_savepoints(variant: Variant) -> None:
     """Every savepoint there is, is complete; every one the journal knows, is there."""
     known = {located(variant, c.path) for c in journal_of(variant).completed if c.savepoint}
     if "CLAIM" in variant.settings.values():
-        known.discard(Path(variant.restore or ""))  # it goes with the first checkpoint
-    found = set(variant.savepoints.glob("savepoint-*/_metadata"))
+        # It goes with the first checkpoint.
+        known.discard(located(variant, variant.restore or ""))
+    found = set(on_disk(variant, variant.savepoints).glob("savepoint-*/_metadata"))
     assert known <= {path.parent for path in found}, f"{known} should be in {found}"
     for path in found:
         for operator in metadata_in(path.parent).operators:

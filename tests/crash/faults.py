@@ -29,8 +29,8 @@ from tests.crash.driver import (
     send,
     started,
 )
+from tests.crash.job_store import on_disk, server_of
 from tests.crash.pipeline import CRASH_BEHIND, EXCHANGE, FREEZE_AT, LOSE, NO_SPACE, Variant
-from tests.local_paths import local
 
 KILLED = -9
 HEARTBEATS = {"heartbeat.interval": "60 ms", "heartbeat.timeout": "500 ms"}
@@ -333,7 +333,9 @@ class Damage(Fault):
             expect(driver, code, {0, 1})
             if code == 1:
                 assert "BadCheckpointError" in driver.words(), driver.words()
-                assert str(path) in driver.words(), driver.words()
+                assert (path.name if variant.in_store else str(path)) in driver.words(), (
+                    driver.words()
+                )
                 path.write_bytes(good)
             else:
                 is_harmless = newest.checkpoint not in state.commits_started
@@ -343,6 +345,33 @@ class Damage(Fault):
 
     def __str__(self) -> str:
         return f"damage after {self.point}:{self.nth}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDown(Fault):
+    """The server of the store is killed with -9 while the job runs, and started again."""
+
+    seconds: float
+    down: float
+    is_killed: bool = False
+    """Whether the driver is killed, too, while the server is down."""
+
+    def play(self, variant: Variant) -> Variant:
+        server = server_of(variant)
+        with started(variant) as driver:
+            if driver.wait_until(lambda: completed_checkpoints(variant) > 0):
+                time.sleep(self.seconds)
+            server.kill()
+            if self.is_killed:
+                driver.kill()
+            time.sleep(self.down)
+            server.start()
+            expect(driver, driver.wait(), {0, 1, KILLED} if self.is_killed else {0, 1})
+        return variant
+
+    def __str__(self) -> str:
+        killed = ", and so is the driver" if self.is_killed else ""
+        return f"the store is down for {self.down:.2f} s after {self.seconds:.2f} s{killed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,8 +476,10 @@ def damage_waiting(driver: Driver, variant: Variant, kind: str, rng: random.Rand
 
 def kill_later(driver: Driver, variant: Variant, seconds: float) -> None:
     """Kill a driver some time after it has won the journal."""
-    before = len(list(local(job_dir(variant).journal).glob("*")))
-    if driver.wait_until(lambda: len(list(local(job_dir(variant).journal).glob("*"))) > before):
+    before = len(list(on_disk(variant, job_dir(variant).journal).glob("*")))
+    if driver.wait_until(
+        lambda: len(list(on_disk(variant, job_dir(variant).journal).glob("*"))) > before
+    ):
         time.sleep(seconds)
         driver.kill()
     expect(driver, driver.wait(), {0, KILLED})

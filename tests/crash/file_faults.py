@@ -11,8 +11,8 @@ from tests.crash.damage import located, metadata_in
 from tests.crash.driver import Driver, has_ended, job_dir, journal_of, started
 from tests.crash.faults import KILLED, Fault, expect
 from tests.crash.file_input import input_paths, lines_of
+from tests.crash.job_store import on_disk
 from tests.crash.pipeline import Variant
-from tests.local_paths import local
 from tests.servers.small_disk import SmallDisk
 
 CHANGES = ("truncated", "extended", "rewritten", "replaced", "removed")
@@ -175,4 +175,4 @@ class FullFileSystem(Fault):
 
 
 def _journal_entries(variant: Variant) -> int:
-    return len(list(local(job_dir(variant).journal).glob("*")))
+    return len(list(on_disk(variant, job_dir(variant).journal).glob("*")))

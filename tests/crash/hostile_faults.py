@@ -12,7 +12,14 @@ from penstock.crash_points import CrashPoint
 from penstock.recovery.control import Cancel, Stop
 from penstock.testing.verification import finished_files
 from tests.crash.damage import check_savepoints, located
-from tests.crash.driver import completed_checkpoints, has_ended, insist, journal_of, started
+from tests.crash.driver import (
+    completed_checkpoints,
+    has_ended,
+    insist,
+    job_dir,
+    journal_of,
+    started,
+)
 from tests.crash.faults import HEARTBEATS, Fault, expect, is_listening, kill_later
 from tests.crash.pipeline import CLOCK, FREEZE_AT, Variant
 
@@ -149,7 +156,8 @@ class RetainedCheckpoint(Fault):
             return variant
         path = located(variant, newest.path)
         assert path.is_dir(), f"the retained checkpoint {path} is not there"
-        restored = msgspec.structs.replace(variant, restore=str(path))
+        place = job_dir(variant).from_journal_path(newest.path)
+        restored = msgspec.structs.replace(variant, restore=str(place))
         with started(restored) as driver:
             expect(driver, driver.wait(), {0})
         assert (path / "_metadata").is_file(), f"{path} was deleted by the job that restored it"

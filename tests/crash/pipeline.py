@@ -24,6 +24,7 @@ import msgspec
 
 from penstock.common import Configuration, Encoder, Row, Types, WatermarkStrategy
 from penstock.common.config.checkpoint_options import CHECKPOINT_HISTORY
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
@@ -53,6 +54,7 @@ from tests.crash.pipeline_steps import (
 )
 
 JOB = "killed"
+BUCKET = "jobs"
 EXCHANGE = "penstock.exchange"
 NO_SPACE = "PENSTOCK_TEST_NO_SPACE"
 """`call:first:last[:where]`: which calls of os.fsync, os.link or os.replace find the disk full.
@@ -125,6 +127,11 @@ class Variant(msgspec.Struct, frozen=True):
     """Which of its directories is on a small file system: `checkpoints`, `work` or `output`."""
     disk: str = ""
     """Where that file system is mounted."""
+    in_store: bool = False
+    """Whether its checkpoints and savepoints are in S3."""
+    store: str = ""
+    """The directory in which the server of that store has the objects as files."""
+    store_options: dict[str, str] = {}
 
     def rival(self) -> Variant:
         """Return another job of the same id with the same output path, and its own events."""
@@ -156,8 +163,10 @@ class Variant(msgspec.Struct, frozen=True):
         return self._on_disk("output", self.directory) / "consumed"
 
     @property
-    def checkpoints(self) -> Path:
+    def checkpoints(self) -> Location:
         """Its checkpoint directory."""
+        if self.in_store:
+            return self._in_store / "checkpoints"
         return self._on_disk("checkpoints", self.directory) / "checkpoints"
 
     @property
@@ -171,9 +180,13 @@ class Variant(msgspec.Struct, frozen=True):
         return Path(self.directory) / "open"
 
     @property
-    def savepoints(self) -> Path:
+    def savepoints(self) -> Location:
         """Its savepoint directory."""
-        return Path(self.directory) / "savepoints"
+        return (self._in_store if self.in_store else Path(self.directory)) / "savepoints"
+
+    @property
+    def _in_store(self) -> StorageUrl:
+        return StorageUrl("s3", BUCKET, (), self.store_options)
 
     @property
     def input(self) -> Path:
@@ -328,6 +341,7 @@ def configuration(variant: Variant) -> Configuration:
         "restart-strategy.fixed-delay.attempts": "20",
         "restart-strategy.fixed-delay.delay": "10 ms",
     }
+    settings |= {f"penstock.storage.{k}": v for k, v in variant.store_options.items()}
     if variant.interval_ms is not None:
         settings["execution.checkpointing.interval"] = f"{variant.interval_ms} ms"
     if variant.records is not None:

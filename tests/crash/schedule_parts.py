@@ -25,6 +25,7 @@ from tests.crash.faults import (
     OtherExchange,
     Rescale,
     StopAndRestore,
+    StoreDown,
     Supervised,
     Zombie,
 )
@@ -52,8 +53,10 @@ class Family(StrEnum):
     """They are two inputs of one slow step; barriers pass in every way there is."""
     HOSTILE = "hostile"
     """Every guarantee, backend and sink equally often, in surroundings that interfere."""
+    STORES = "stores"
+    """Every backend, guarantee and way of barriers, with checkpoints and savepoints in S3."""
     SPARK = "spark"
-    """The same on Spark."""
+    """The first two on Spark."""
 
     def variant(self, rng: random.Random) -> Variant:
         """Draw a shape of the job."""
@@ -64,6 +67,8 @@ class Family(StrEnum):
                 return _joined(rng)
             case Family.HOSTILE:
                 return _hostile(rng)
+            case Family.STORES:
+                return _in_store(rng)
             case Family.SPARK:
                 return _on_spark(rng)
 
@@ -74,6 +79,7 @@ class Family(StrEnum):
             Family.UNITED: _COMMON,
             Family.JOINED: (*_COMMON, *_OF_CHANNELS),
             Family.HOSTILE: (*_HOSTILE, *_COMMON[:1], *_of_files(variant)),
+            Family.STORES: (*_COMMON, *_OF_STORES, *_OF_CHANNELS[:1], *_HOSTILE[:2]),
             Family.SPARK: _OF_SPARK,
         }[self]
         return tuple(rng.choice(makers)(rng, variant) for _ in range(rng.choice(most)))
@@ -175,6 +181,12 @@ def _on_spark(rng: random.Random) -> Variant:
         },
     )
     return _with_barriers(rng, variant)
+
+
+def _in_store(rng: random.Random) -> Variant:
+    make = rng.choice([_united, _united, _joined, _hostile])
+    # The input and the output are files, in any family.
+    return msgspec.structs.replace(make(rng), in_store=True, files="", small="")
 
 
 def _with_barriers(rng: random.Random, variant: Variant) -> Variant:
@@ -329,6 +341,15 @@ _OF_CHANNELS: tuple[MakeFault, ...] = (
     lambda rng, _: OtherExchange(_seconds(rng)),
     lambda rng, _: LostMicroBatches(tuple(sorted(rng.sample(range(1, 60), 3)))),
     *[lambda rng, _: Supervised(_some_seconds(rng, 0.6, [1, 2, 3]))] * 2,
+)
+
+_OF_STORES: tuple[MakeFault, ...] = (
+    *[
+        lambda rng, _: StoreDown(
+            rng.uniform(0.0, 0.4), rng.choice([0.0, rng.uniform(0.1, 3.0)]), rng.random() < 0.3
+        )
+    ]
+    * 4,
 )
 
 _OF_SPARK: tuple[MakeFault, ...] = (

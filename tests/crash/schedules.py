@@ -30,6 +30,7 @@ from penstock.testing.scripted_failures import ScriptedError
 from tests.crash.driver import has_ended, job_dir, journal_of
 from tests.crash.faults import Fault, Nothing
 from tests.crash.file_input import FILES, publish
+from tests.crash.job_store import job_store
 from tests.crash.ledger_input import RIVAL
 from tests.crash.output_verifier import read_results, verify_output
 from tests.crash.pipeline import EXCHANGE, Variant
@@ -71,7 +72,8 @@ class Schedule:
         failures = f", {len(v.failures)} exceptions" if v.failures else ""
         files = f", {v.files} files" if v.files else ""
         small = f", {v.small} on a small disk" if v.small else ""
-        return f"{shape}{mode}{failures}{files}{small}; " + "; ".join(map(str, self.faults))
+        store = ", in S3" if v.in_store else ""
+        return f"{shape}{mode}{failures}{files}{small}{store}; " + "; ".join(map(str, self.faults))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,11 @@ def play(schedule: Schedule, directory: Path) -> Outcome:
             except MissingServerError as missing:
                 return Outcome(schedule, 0.0, skipped=str(missing))
             variant = msgspec.structs.replace(variant, disk=str(disk.path))
+        if variant.in_store:
+            try:
+                variant = mounted.enter_context(job_store(variant))
+            except MissingServerError as missing:
+                return Outcome(schedule, 0.0, skipped=str(missing))
         return _play(schedule, variant)
 
 
