@@ -183,7 +183,7 @@ def test_writing_replaces_what_is_there(storage: Storage) -> None:
 def test_nothing_is_written_if_the_pieces_fail(storage: Storage, size: int) -> None:
     def pieces() -> Iterator[bytes]:
         yield from zeros(size)
-        raise FileNotFoundError("the source")
+        raise FileNotFoundError(errno.ENOENT, "the source")
 
     storage.create("a", b"old")
     for path in ("a", "new"):
@@ -232,7 +232,7 @@ def test_reading_what_is_not_there_fails_with_the_first_piece(
 ) -> None:
     with pytest.raises(FileNotFoundError) as failed:
         next(storage.stream("d/a", 0, length), None)
-    assert str(failed.value.filename).endswith("not there/yet/d/a".split("/", 1)[1])
+    assert str(failed.value.filename).endswith("there/yet/d/a")
     with pytest.raises(FileNotFoundError):
         storage.open("d/a", 0, length).read()
 

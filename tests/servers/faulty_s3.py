@@ -41,7 +41,11 @@ class Fault:
     delay: float = 0.0
     """Wait this long before the request is forwarded."""
     body: bytes | None = None
-    """Answer with this body, once the request was forwarded."""
+    """Answer with this body; without a status, once the request was forwarded."""
+    request_body: bytes | None = None
+    """Forward this instead of the body of the request."""
+    then: Callable[[], None] | None = None
+    """Is called when the server has answered, and before the client gets the answer."""
 
 
 Choose = Callable[[Request], Fault | None]
@@ -91,6 +95,10 @@ class FaultyS3:
 
         self.choose = choose
 
+    def always(self, fault: Fault) -> None:
+        """Let all requests fail."""
+        self.choose = lambda _: fault
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
@@ -125,7 +133,8 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(fault.delay)
         if fault.status is not None:
             xml = f"<Error><Code>{fault.code}</Code><Message>a fault</Message></Error>".encode()
-            self._send(fault.status, [], b"" if request.method == "HEAD" else xml, None)
+            answer = xml if fault.body is None else fault.body
+            self._send(fault.status, [], b"" if request.method == "HEAD" else answer, None)
             return
         connection = HTTPConnection(LOOPBACK, target, timeout=60)
         try:
@@ -134,11 +143,13 @@ class _Handler(BaseHTTPRequestHandler):
             connection.putrequest(request.method, request.target, True, True)
             for name, value in headers.items():
                 connection.putheader(name, value)
-            connection.endheaders(request.body)
+            connection.endheaders(fault.request_body or request.body)
             response = connection.getresponse()
             data = response.read()
         finally:
             connection.close()
+        if fault.then is not None:
+            fault.then()
         if fault.loses_answer:
             self._cut()
             return

@@ -290,11 +290,11 @@ class _Source:
     """Remembers that it was the iterator that raised, not the store."""
 
     def __init__(self) -> None:
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
 
     def noted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         try:
             yield from pieces
-        except BaseException as error:
+        except Exception as error:
             self.error = error
             raise

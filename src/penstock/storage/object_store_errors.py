@@ -18,8 +18,17 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _CAUSE = re.compile(r" - (HTTP error: [^\n]*)")
 _TIMED_OUT = re.compile(r"TimedOut|timed out", re.IGNORECASE)
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "InvalidBucketName"})
+_NO_OBJECT = frozenset({"", "NoSuchKey", "BlobNotFound", "ResourceNotFound"})
 _REFUSED = frozenset(
-    {"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "RequestTimeTooSkewed"}
+    {
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "InvalidToken",
+        "TokenRefreshRequired",
+        "RequestTimeTooSkewed",
+        "XAdminUserNotFound",  # versitygw's, with status 404
+    }
 )
 _PASSING_CODES = frozenset({"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable"})
 _PASSING_STATUS = frozenset({408, 409, 429})
@@ -52,7 +61,7 @@ class Failure:
         status = _STATUS.search(text)
         code = _CODE.search(text)
         return cls(
-            type(error).__name__,
+            "ValueError" if isinstance(error, ValueError) else type(error).__name__,
             int(status[1]) if status else None,
             code[1] if code else "",
             text,
@@ -107,7 +116,7 @@ class Failure:
         if self.code in _NO_BUCKET:
             # Not ENOENT: that would mean that only the object is missing.
             return errno.ENXIO, f"there is no bucket {store.authority!r}: create it, or correct it"
-        if self.kind == "FileNotFoundError":
+        if self.kind == "FileNotFoundError" and self.code in _NO_OBJECT:
             return errno.ENOENT, "no such object"
         if self.kind == "PreconditionError":
             return errno.ESTALE, "the object was replaced while it was being read: read it again"

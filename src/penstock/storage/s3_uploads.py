@@ -5,6 +5,7 @@ The client signs only requests without a query, so these are signed here (AWS Si
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import logging
@@ -23,6 +24,7 @@ logger = logging.getLogger("penstock.storage")
 
 _SECONDS = 30
 _GONE = 404
+_REFUSED = (401, 403)
 
 
 def abort_uploads(client: ObjectStoreClient, root: StorageUrl, prefix: str) -> None:
@@ -42,8 +44,10 @@ def abort_uploads(client: ObjectStoreClient, root: StorageUrl, prefix: str) -> N
         for key, upload in list(_uploads(bucket, prefix)):
             bucket.request("DELETE", key, {"uploadId": upload})
     except OSError as error:
-        message = f"unfinished uploads cannot be removed: {error}"
-        raise OSError(error.errno, message, f"{root.scheme}://{root.authority}/{prefix}") from error
+        reason = error.strerror or getattr(error, "reason", str(error))
+        message = f"unfinished uploads cannot be removed: {reason}"
+        number = error.errno or errno.EIO
+        raise OSError(number, message, f"{root.scheme}://{root.authority}/{prefix}") from error
 
 
 def _uploads(bucket: SignedBucket, prefix: str) -> Iterator[tuple[str, str]]:
@@ -113,8 +117,8 @@ class SignedBucket:
         except urllib.error.HTTPError as error:
             if error.code == _GONE and method == "DELETE":
                 return b""
-            message = f"{method}: HTTP {error.code}"
-            raise OSError(message) from None
+            number = errno.EACCES if error.code in _REFUSED else errno.EIO
+            raise OSError(number, f"HTTP {error.code}") from None
 
     def signed_url(self, method: str, key: str, query: Mapping[str, str]) -> str:
         """Return a URL that may be requested for a short time."""
