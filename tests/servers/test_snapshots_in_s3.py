@@ -51,6 +51,7 @@ from penstock.savepoint.directory import dispose, read_savepoint_metadata
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import entries_of, verify_files
 from penstock.savepoint.write import finalize_files, write_subtask
+from penstock.state.backends.refs import FileRef, StateRef, StoredAt
 from penstock.state.key_groups import key_group_range
 from penstock.state.registry.meta_info import StateMetaInfo
 from penstock.storage.contract import Storage
@@ -311,16 +312,30 @@ def test_the_job_no_longer_keeps_what_a_deleted_savepoint_needs(
         assert job.storage.exists(job.savepoint_copy(7)) == (content == other)
 
 
+def a_checkpoint(*objects: str) -> CheckpointMetadata:
+    """Return the metadata of a checkpoint with state in these objects."""
+    files = (FileRef(f"{name}-0", 3, 5, 0, StoredAt(name)) for name in objects)
+    operator = OperatorSnapshot(
+        "count", "count", "keyed process", 1, 128, 3, keyed=[StateRef(3, deltas=tuple(files))]
+    )
+    return msgspec.structs.replace(metadata_of([operator]), kind="checkpoint")
+
+
 def test_a_claimed_checkpoint_is_deleted_with_what_only_it_needs(place: StorageUrl) -> None:
     job = JobDir(place, JobKey("count-1a2b"))
-    data = encode_metadata(msgspec.structs.replace(metadata_of([]), kind="checkpoint"))
-    job.storage.create("chk-7/_metadata", data)
+    meta = a_checkpoint("mine.bundle", "both.bundle")
+    job.storage.create("chk-7/_metadata", encode_metadata(meta))
     job.storage.create("chk-7/in-flight/count/src-0-0.segments", b"x")
-    job.storage.create("chk-77/_metadata", data)
-    meta = msgspec.structs.replace(metadata_of([]), kind="checkpoint")
+    job.storage.create("chk-77/_metadata", encode_metadata(a_checkpoint("both.bundle")))
+    for name in ("mine", "both", "other"):
+        job.storage.create(f"shared/count/0/{name}.bundle", b"state")
     for _ in range(2):
         discard_claimed(job.path / "chk-7", meta)
-        assert job.storage.list("") == ["chk-77/_metadata"]
+        assert job.storage.list("") == [
+            "chk-77/_metadata",
+            "shared/count/0/both.bundle",
+            "shared/count/0/other.bundle",
+        ]
 
 
 def test_a_marker_beside_the_savepoint_tells_that_its_output_is_committed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.checkpoint.settings import Guarantee
@@ -121,15 +122,18 @@ def check_fallback(
         raise BadCheckpointError(bad.checkpoint or 0, damage, older)
 
 
-def discard_claimed(path: Location, metadata: CheckpointMetadata) -> None:
+def discard_claimed(
+    path: Location, metadata: CheckpointMetadata, options: Mapping[str, str] | None = None
+) -> None:
     """Delete a claimed savepoint, or another job's checkpoint with the files only it refers to.
 
-    Called when the job has a checkpoint of its own; may be interrupted and repeated.
+    Called when the job has a checkpoint of its own; may be interrupted and repeated. The options
+    reach a store where the job of a savepoint was.
     """
     if not storage_at(path).exists(METADATA):
         return
     if metadata.kind == "savepoint":
-        dispose(path)
+        dispose(path, options=options)
         return
     other = JobDir(path.parent.parent, JobKey(path.parent.name))
     storage = other.storage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from penstock.checkpoint.storage.committed_marker import COMMITTED
@@ -48,11 +49,16 @@ def _read(path: Location) -> tuple[CheckpointMetadata, bytes]:
     return meta, data
 
 
-def dispose(path: Location, checkpoint_dir: Location | None = None) -> None:
+def dispose(
+    path: Location,
+    checkpoint_dir: Location | None = None,
+    options: Mapping[str, str] | None = None,
+) -> None:
     """Delete a savepoint, and nothing else: other files in its directory stay.
 
     The job it was taken of stops retaining what the savepoint needs. That job's directory is looked
-    for where it was then, and in ``checkpoint_dir``; it is no error if it does not exist.
+    for where it was then, and in ``checkpoint_dir``; it is no error if it does not exist. If it was
+    in a store, that is reached with the options given, or those of the other places.
 
     The metadata is deleted last. After a crash in between, the rest is still a savepoint, no job
     starts from it because files are missing, and calling this again completes it.
@@ -62,7 +68,14 @@ def dispose(path: Location, checkpoint_dir: Location | None = None) -> None:
     """
     meta, data = _read(path)
     directory = _directory(path)
-    _release_in_job(meta, data, directory, checkpoint_dir)
+    reach: dict[str, str] = {}
+    for place in (directory, checkpoint_dir):
+        reach |= place.options if isinstance(place, StorageUrl) else {}
+    directories = [] if checkpoint_dir is None else [checkpoint_dir / meta.job_id]
+    if JOB_DIRECTORY in meta.properties:
+        reach |= options or {}
+        directories.insert(0, below(directory, meta.properties[JOB_DIRECTORY], reach))
+    _release_in_jobs(directories, meta.checkpoint, data)
     operators = {operator_dir(operator.uid) for operator in meta.operators}
     if isinstance(directory, StorageUrl):
         _delete_stored(directory, operators)
@@ -89,19 +102,11 @@ def _delete_stored(savepoint: StorageUrl, operators: set[str]) -> None:
         storage.delete_tree("")  # object stores have no directories
 
 
-def _release_in_job(
-    meta: CheckpointMetadata, data: bytes, savepoint: Location, checkpoint_dir: Location | None
-) -> None:
+def _release_in_jobs(directories: Iterable[Location], checkpoint: int, data: bytes) -> None:
     """Delete the copy of the metadata that the savepoint's job keeps."""
-    options: dict[str, str] = {}
-    for place in (checkpoint_dir, savepoint):
-        options |= place.options if isinstance(place, StorageUrl) else {}
-    directories = [] if checkpoint_dir is None else [checkpoint_dir / meta.job_id]
-    if JOB_DIRECTORY in meta.properties:
-        directories.insert(0, below(savepoint, meta.properties[JOB_DIRECTORY], options))
     for job_directory in directories:
         job = JobDir(job_directory.parent, JobKey(job_directory.name))
-        copy = job.savepoint_copy(meta.checkpoint)
+        copy = job.savepoint_copy(checkpoint)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             # Another job may use the directory now.
             if job.storage.read(copy) == data:

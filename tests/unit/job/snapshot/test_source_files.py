@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.storage.metadata import CheckpointMetadata, OperatorSnapshot, SourceState
+from penstock.common.storage_url import StorageUrl
 from penstock.connectors.contracts.snapshot_files import (
     SnapshotFile,
     SnapshotFiles,
@@ -82,6 +83,21 @@ def test_a_checkpoint_names_files_relative_to_itself(tmp_path: Path) -> None:
     outside = files.keep(kept_in(tmp_path / "elsewhere"), None).files
     assert outside is not None
     assert outside.located_in(job / "chk-4") == tmp_path / "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("directory", "place"),
+    [
+        ("clicks/source", "s3://bucket/job/chk-4/clicks/source"),
+        ("../connectors/a1/x", "s3://bucket/job/connectors/a1/x"),
+        ("s3://other/job/x", "s3://other/job/x"),
+        ("/var/job/x", "/var/job/x"),
+    ],
+)
+def test_files_are_found_from_where_the_snapshot_is_in_a_store(directory: str, place: str) -> None:
+    files = SnapshotFiles(directory, [])
+    assert str(files.located_in(StorageUrl("s3", "bucket", ("job", "chk-4")))) == place
+    assert files.is_in_snapshot == (directory == "clicks/source")
 
 
 def test_a_savepoint_has_files_of_its_own_and_may_be_moved(tmp_path: Path) -> None:
