@@ -6,6 +6,7 @@ exception. Only the newest records are kept, and of long texts only the beginnin
 
 from __future__ import annotations
 
+import bisect
 import logging
 import threading
 from collections.abc import Callable
@@ -110,6 +111,9 @@ class History:
         self._storage = storage
         self._checkpoints_kept = checkpoints_kept
         self._longest_text = longest_text
+        self._lock = threading.Lock()
+        self._written: list[str] | None = None
+        """The paths of checkpoints that there are, sorted; None before the first is written."""
         self._recoveries = _Lines(storage, "recoveries.jsonl", Recovery, recoveries_kept)
         self._exceptions = _Lines(storage, "exceptions.jsonl", ExceptionRecord, exceptions_kept)
         self._problem = ""
@@ -170,10 +174,18 @@ class History:
             self._problem = ""
 
     def _write(self, record: CheckpointStats) -> None:
-        self._storage.replace(_path(record.id), encode_json(record))
-        paths = self._paths()
-        for path in paths[: max(0, len(paths) - self._checkpoints_kept)]:
-            self._storage.delete(path)
+        path = _path(record.id)
+        self._storage.replace(path, encode_json(record))
+        with self._lock:
+            # Listed once: a store takes a request for it, and only this driver writes here.
+            paths = self._written
+            if paths is None:
+                paths = self._written = self._paths()
+            if path not in paths:
+                bisect.insort(paths, path)
+            oldest = paths[: max(0, len(paths) - self._checkpoints_kept)]
+            self._storage.delete_all(oldest)
+            del paths[: len(oldest)]
 
     def _paths(self) -> list[str]:
         return [p for p in self._storage.list(DIRECTORY) if PurePosixPath(p).suffix == ".json"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import click
 
@@ -14,6 +15,7 @@ from penstock.recovery.control import Answer, Control, Request
 from penstock.recovery.lease import Alive, Dead, Silent, driver_status
 
 _POLL_S = 0.05
+_POLL_STORE_S = 0.5
 _SHOW_EVERY_S = 0.5
 
 
@@ -25,6 +27,7 @@ class DriverClient:
         self._timeout_s = timeout_s
         self._started = time.monotonic()
         self._shown = 0.0
+        self._poll_s = _POLL_S if isinstance(job.directory.path, Path) else _POLL_STORE_S
 
     def request(self, request: Request) -> Answer:
         """Return the driver's answer, or one that says why there is none."""
@@ -86,7 +89,7 @@ class DriverClient:
             self._shown = waited
             message = f"waiting for the {what} of job {self._job.name!r}: {duration(waited)}"
             click.echo(f"\r\033[K{message}", err=True, nl=False)
-        time.sleep(_POLL_S)
+        time.sleep(self._poll_s)
 
     def _clear(self) -> None:
         if self._shown:

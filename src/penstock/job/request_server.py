@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.job")
 
 _POLL_S = 0.25
+_POLL_STORE_S = 1.0
+"""In a store every poll is a request, which costs."""
 
 
 class RequestServer:
@@ -28,6 +30,7 @@ class RequestServer:
 
     def __init__(self, control: control.Control, job: JobRun, lease: Lease) -> None:
         self._control = control
+        self._poll_s = _POLL_STORE_S if control.is_in_store else _POLL_S
         self._job = job
         self._served: set[str] = set()
         """Requests that are being served: their answer may take as long as a savepoint."""
@@ -61,7 +64,7 @@ class RequestServer:
             self._reply(request, control.Answer(False, why))
 
     def _run(self) -> None:
-        while not self._stop.wait(_POLL_S):
+        while not self._stop.wait(self._poll_s):
             self._serve_new()
 
     def _serve_new(self) -> None:

@@ -23,6 +23,7 @@ import msgspec
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.metric_values import MetricInfo
+from penstock.common.storage_url import StorageUrl
 from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.recovery.control_files import UnusableFileError, control_files
 
@@ -100,6 +101,11 @@ class Control:
         self._answers: deque[tuple[float, RequestId]] | None = None
         """The answers that exist and when they were found or written; None before the first."""
         self._answers_lock = threading.Lock()
+
+    @property
+    def is_in_store(self) -> bool:
+        """Whether the requests are in a store, where looking for them takes a request, too."""
+        return isinstance(self._storage.root, StorageUrl)
 
     def submit(self, request: Request) -> RequestId:
         """Write a request for the driver."""
