@@ -10,6 +10,7 @@ import bisect
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Generic, TypeVar
@@ -26,6 +27,7 @@ from penstock.storage.contract import Storage
 logger = logging.getLogger("penstock.checkpoint")
 
 DIRECTORY = "history"
+_READ_AT_ONCE = 8
 _KEPT = 100
 
 
@@ -131,7 +133,8 @@ class History:
     def checkpoints(self) -> list[CheckpointStats]:
         """Return the statistics of checkpoints, newest last; never raises."""
         try:
-            found = [self._read(path) for path in self._paths()]
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                found = list(pool.map(self._read, self._paths()))
         except OSError:
             self.unreadable.add(DIRECTORY)
             return []

@@ -18,6 +18,7 @@ from penstock.cli.commands.metrics import metrics
 from penstock.cli.commands.run import run
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from penstock.cli.program import pyflink_option, run_program
+from penstock.common.config.locations import STORE_SCHEMES, scheme_of
 from penstock.common.pyflink.import_alias import use_pyflink_names
 from penstock.datastream.stream_execution_environment import collect_plans
 from penstock.errors import PenstockError
@@ -35,6 +36,12 @@ class _Commands(click.Group):
         except PenstockError as error:
             click.echo(f"Error: {redact(str(error))}", err=True)
             ctx.exit(exit_code_of(error))
+        except OSError as error:
+            # A store that cannot be reached or refuses; an error of anything else is a defect.
+            if scheme_of(str(error.filename)) not in STORE_SCHEMES:
+                raise
+            click.echo(f"Error: {error.filename}: {redact(str(error.strerror))}", err=True)
+            ctx.exit(ExitCode.FAILED)
         except KeyboardInterrupt:
             ctx.exit(ExitCode.INTERRUPTED)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from penstock.checkpoint.storage import job_dir
 from penstock.common.job_status import JobStatus
+from penstock.storage.local_storage import LocalStorage
 from tests.unit.cli.job_fixtures import job_directory, penstock
 
 ELSEWHERE = "ftp://host/there"
@@ -61,3 +64,14 @@ def test_a_url_of_a_local_file_is_a_path(tmp_path: Path) -> None:
 
 def test_a_file_is_no_checkpoint_directory() -> None:
     assert f"{__file__!r} is a file" in penstock("list", "--dir", __file__).stderr
+
+
+def test_a_store_that_refuses_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(LocalStorage):
+        def children(self, directory: str) -> list[str]:
+            raise PermissionError(errno.EACCES, "access is denied: set a key", "s3://jobs/there")
+
+    monkeypatch.setattr(job_dir, "storage_at", lambda _: Refusing(Path()))
+    refused = penstock("list", "--dir", "s3://jobs/there")
+    assert refused.exit_code == 1
+    assert refused.stderr == "Error: s3://jobs/there: access is denied: set a key\n"
