@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs
 KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples demo demo-barriers demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proo
 
 demo-barriers: setup ## a job under a backlog: aligned checkpoints beside unaligned ones, and a kill -9 in between
 	@$(BIN)/python examples/barriers.py
+
+demo-s3: setup setup-s3 ## the job of the demo with its checkpoints in S3: driver and S3 server are killed with -9
+	@$(BIN)/python examples/s3_demo.py
 
 demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, worker, broker and database are killed
 	@$(BIN)/python examples/kafka_demo.py

@@ -148,9 +148,11 @@ class Watch:
         return new
 
 
-def watch_and_kill(job: subprocess.Popen[bytes], directory: Path) -> None:
+def watch_and_kill(
+    job: subprocess.Popen[bytes], directory: Path, watch: Watch | None = None
+) -> None:
     """Print what happens until the job has ended, and kill its driver meanwhile."""
-    watch, killed, chance = Watch(directory), set[str](), random.Random(7)
+    watch, killed, chance = watch or Watch(directory), set[str](), random.Random(7)
     while job.poll() is None:
         watch.print_news()
         driver = read_driver(directory)

@@ -65,9 +65,9 @@ def orders_of(shop: str, env: StreamExecutionEnvironment) -> DataStream:
     return lines.uid(shop).map(parse, Types.TUPLE([TEXT, TEXT, TEXT, LONG])).name("parse")
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, checkpoints: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict({"execution.checkpointing.dir": f"{directory}/checkpoints"})
+        Configuration.from_dict({"execution.checkpointing.dir": checkpoints})
     )
     env.enable_checkpointing(1000)
     files = (
@@ -86,4 +86,5 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "orders"))
+    arguments = sys.argv[1:] or ["orders"]
+    main(Path(arguments[0]), [*arguments, f"{arguments[0]}/checkpoints"][1])

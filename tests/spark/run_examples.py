@@ -13,11 +13,12 @@ import os
 import runpy
 import socket
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from penstock.common.config.configuration_file import set_global_overrides
@@ -45,6 +46,23 @@ def run(example: str, *arguments: str) -> dict[str, str | None]:
     finally:
         sys.argv = before
     return {"output": captured.getvalue(), "error": error}
+
+
+@contextlib.contextmanager
+def beside(example: str) -> Iterator[Callable[[], dict[str, str | None]]]:
+    """Run an example in a process of its own; the result waits for its end."""
+    command = [sys.executable, str(EXAMPLES / f"{example}.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+
+        def result() -> dict[str, str | None]:
+            output, errors = process.communicate()
+            error = f"exit code {process.returncode}: {errors.decode()[-2000:]}"
+            return {"output": output.decode(), "error": error if process.returncode else None}
+
+        try:
+            yield result
+        finally:
+            process.kill()
 
 
 @contextlib.contextmanager
@@ -140,7 +158,10 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "spark_writer_sink", run("spark_writer_sink", str(directory / "spark_writer_sink"))
     if has_kafka:
         yield from kafka_to_postgres()
-    yield "demo", run("demo")
+    # A demo waits most of the time: for Spark, and for orders.
+    with beside("s3_demo") as s3_demo:
+        yield "demo", run("demo")
+        yield "s3_demo", s3_demo()
     yield "barriers", run("barriers")
     if has_kafka:
         yield "kafka_demo", run("kafka_demo", str(KAFKA_ORDERS))

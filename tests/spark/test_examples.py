@@ -15,6 +15,7 @@ import pytest
 
 from penstock.cli.main import plans_of
 from penstock.testing.servers.kafka_files import KafkaFiles
+from penstock.testing.servers.s3_server import s3_binary
 from tests.conftest import made_or_skipped
 from tests.spark import run_examples
 from tests.spark.run_examples import EXAMPLES, KAFKA_ORDERS, TABLE_ORDERS
@@ -262,6 +263,19 @@ def test_demo_is_exactly_once_with_two_killed_drivers(results: Results) -> None:
     assert sum("supervisor: driver died (signal 9)" in line for line in lines) == 2
     assert sum("the driver is back (attempt a" in line for line in lines) == 2
     assert any(re.search(r"checkpoint 1 +\d+\.\d\d s, +\d+\.\d KiB new", line) for line in lines)
+
+
+def test_the_demo_in_s3_is_exactly_once_with_killed_drivers_and_a_killed_server(
+    results: Results,
+) -> None:
+    made_or_skipped(s3_binary)
+    lines = printed(results, "s3_demo")
+    assert "events in 8,000, results out 8,000, lost 0, duplicated 0, wrong 0" in lines
+    killed = [
+        line.rpartition(", ")[2] for line in lines if "kill -9 " in line and "with" not in line
+    ]
+    assert sorted(killed) == ["the S3 server", "the driver", "the driver"]
+    assert sum("the driver is back (attempt a" in line for line in lines) == 2
 
 
 def test_unaligned_checkpoints_are_ten_times_shorter_and_in_flight_data_is_replayed(
