@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 import threading
 from collections import Counter
@@ -17,17 +18,24 @@ from penstock.connectors.acknowledging.acknowledgement_mark import (
     AcknowledgementMark,
     SnapshotPoint,
 )
+from penstock.connectors.acknowledging.receiver_loop import ReceiverLoop
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.formats.text_lines import StreamFormat
 from penstock.connectors.kafka.source.initial_offsets import InitialOffsets, InitialOffsetsFile
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.errors import MissingIngestionDirectoryError, RemotePathError
+from penstock.errors import (
+    AcknowledgedRecordsError,
+    MissingIngestionDirectoryError,
+    RemotePathError,
+)
 from penstock.ids import AttemptId, OperatorUid
 from penstock.job.input.read_progress import ReadProgress
 from penstock.storage.storages import storage_at
 from penstock.testing.servers.s3_server import S3Server
 from tests.servers.faulty_s3 import Fault, FaultyS3
+from tests.unit.connectors.acknowledging.model_broker import ModelBroker, ModelSource
+from tests.unit.connectors.acknowledging.test_source import Job, each_once
 from tests.unit.job.counting import (
     Program,
     bursts,
@@ -159,6 +167,29 @@ def test_what_was_acknowledged_is_found_by_a_new_driver(place: StorageUrl) -> No
     AcknowledgementMark(place / "job", "a2").write(SnapshotPoint("job", "a2", 9))
     zombie.write(SnapshotPoint("job", "a1", 7))
     assert AcknowledgementMark(place / "job", "a3").read() == SnapshotPoint("job", "a2", 9)
+
+
+def test_a_new_driver_drops_what_was_seen_and_rejects_what_was_acknowledged_since(
+    place: StorageUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReceiverLoop, "start", lambda self: None)
+    broker = ModelBroker(numbered=True)
+    broker.publish(10)
+    job = Job(ModelSource(broker), tmp_path / "lost", place)
+    job.begin()
+    job.receive()
+    job.run(3)
+    savepoint = job.cut()
+    job.run(3)
+    newest = job.checkpoint()
+    job.receive()
+    shutil.rmtree(tmp_path / "lost")
+    job._work_dir = tmp_path / "new"
+    with pytest.raises(AcknowledgedRecordsError):
+        job.begin(savepoint)
+    job.begin(newest)
+    job.drain()
+    assert job.counted == each_once(broker)
 
 
 # -- what a store cannot hold ----------------------------------------------------------------------

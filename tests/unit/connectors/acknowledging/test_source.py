@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.common.storage_url import StorageUrl
 from penstock.connectors.acknowledging import receiver_loop as receiving
 from penstock.connectors.acknowledging.acknowledgement_mark import (
     AcknowledgementMark,
@@ -57,8 +58,11 @@ class Snapshot:
 class Job:
     """A job that counts its records, and forgets what no checkpoint holds when it is killed."""
 
-    def __init__(self, source: ModelSource, work_dir: Path) -> None:
+    def __init__(
+        self, source: ModelSource, work_dir: Path, store: StorageUrl | None = None
+    ) -> None:
         self.source = source
+        self.store = store
         self._work_dir = work_dir
         self._attempts = itertools.count(1)
         self.counted: Counter[str] = Counter()
@@ -80,6 +84,7 @@ class Job:
             attempt,
             checkpointed=True,
             check_owner=self._check_owner,
+            store=self.store,
         )
         self.counted = Counter()
         self.enumerator = self.source.enumerator(context)
