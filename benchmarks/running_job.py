@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.job_client import JobClient
+from penstock.common.storage_url import Location
 from penstock.ids import JobKey
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.reports import MicroBatchReport
@@ -21,7 +21,7 @@ PATIENCE_S = 900.0
 class RunningJob:
     """Controls a running job; `directory` is its checkpoint directory."""
 
-    def __init__(self, client: JobClient, directory: Path, job_id: str) -> None:
+    def __init__(self, client: JobClient, directory: Location, job_id: str) -> None:
         self.client = client
         self._dir = JobDir(directory, JobKey(job_id))
 
@@ -47,7 +47,7 @@ class RunningJob:
         self.check()
         return sum(one.records_in for one in self.reports_of(step))
 
-    def checkpoint(self) -> tuple[CheckpointStats, Path]:
+    def checkpoint(self) -> tuple[CheckpointStats, Location]:
         """Take a checkpoint now; return its record and its path."""
         # The public way, through the job's directory, is polled: the barrier would come too late.
         job = cast("LaunchedJob", self.client._job)
@@ -55,7 +55,7 @@ class RunningJob:
         wait_until(lambda: self._record(completed.checkpoint) is not None, "there is no record")
         record = self._record(completed.checkpoint)
         assert record is not None
-        return record, Path(completed.path)
+        return record, self._dir.from_journal_path(completed.path)
 
     def checkpoints(self) -> list[CheckpointStats]:
         """Those that were completed."""
@@ -65,6 +65,12 @@ class RunningJob:
     def cancel(self) -> None:
         self.client.cancel()
         cast("LaunchedJob", self.client._job).wait_for_end(60.0)
+
+    def suspend(self) -> None:
+        """End it so that the next one resumes from its newest checkpoint."""
+        job = cast("LaunchedJob", self.client._job)
+        job.suspend()
+        job.wait_for_end(60.0)
 
     def _record(self, checkpoint: int) -> CheckpointStats | None:
         record = self.history.checkpoint(checkpoint)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.checkpoints.gated_source import Gate, GatedSource, gate_named
@@ -13,11 +12,13 @@ from benchmarks.running_job import RunningJob, wait_until
 from penstock.checkpoint.history import CheckpointStats, Recovery
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common import Configuration, Types, WatermarkStrategy
+from penstock.common.storage_url import Location
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.discard import DiscardingSink
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.job.reports import MicroBatchReport
+from penstock.storage.storages import storage_at
 
 MB = 1_000_000
 KEYED_STEP = "store"
@@ -59,7 +60,7 @@ class Store(KeyedProcessFunction[int, int, int]):
 class LargeState(RunningJob):
     """The job while it runs in this process, with its source at a gate."""
 
-    def __init__(self, shape: StateShape, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, shape: StateShape, directory: Location, settings: Mapping[str, str]) -> None:
         self.shape = shape
         self.gate: Gate = gate_named(GATE)
         env = StreamExecutionEnvironment.get_execution_environment(
@@ -101,8 +102,8 @@ class LargeState(RunningJob):
     def checkpoint_and_position(self) -> tuple[CheckpointStats, int]:
         """Take a checkpoint now; return its record, and where the source stood in it."""
         record, directory = self.checkpoint()
-        path = directory / "_metadata"
-        metadata = decode_metadata(path.read_bytes(), str(path))
+        data = storage_at(directory).read("_metadata")
+        metadata = decode_metadata(data, str(directory))
         position = next(
             sum(o.source.positions.values()) for o in metadata.operators if o.source is not None
         )
@@ -113,7 +114,7 @@ class LargeState(RunningJob):
 
 
 def _configuration(
-    shape: StateShape, directory: Path, settings: Mapping[str, str]
+    shape: StateShape, directory: Location, settings: Mapping[str, str]
 ) -> Configuration:
     config = Configuration()
     chosen = {

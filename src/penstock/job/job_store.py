@@ -108,7 +108,7 @@ class JobStore:
         with contextlib.suppress(FileNotFoundError):
             data = storage_at(path).read(METADATA)
             if zlib.crc32(data) == claimed.metadata_crc:
-                discard_claimed(path, decode_metadata(data, str(path)))
+                discard_claimed(path, decode_metadata(data, str(path)), self._dir.options)
         self.journal.append(ClaimedDiscarded(self.journal.attempt, claimed.path, time.time()))
 
     def tidy(self, ended: JournalState) -> None:

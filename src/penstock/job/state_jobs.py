@@ -54,13 +54,14 @@ class StoreWork:
 
     place: refs.UnresolvedStateLocation
     files: tuple[refs.FileRef, ...]
+    version: int
     name: refs.StagedName
 
 
 def store(work: StoreWork, task_attempt: int) -> list[refs.FileRef]:
     """Put files into the store; return refs that say where they are."""
     name = replace(work.name, task_attempt=task_attempt)
-    return store_files(work.place.shared, work.files, name)
+    return store_files(work.place.shared, work.files, work.version, name)
 
 
 @dataclass(frozen=True, slots=True)

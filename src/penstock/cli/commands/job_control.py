@@ -116,7 +116,7 @@ def savepoint(
     if disposed is not None:
         options = storage_options(settings_of(defines, config))
         place = None if directory is None else reached_with(options, directory)
-        dispose(reached_with(options, disposed), place)
+        dispose(reached_with(options, disposed), place, options)
         _finish(Outcome("", True, "The savepoint is deleted.", str(disposed)), as_json)
     if job is not None:
         selected = SelectedJob.find(job, defines, config, directory)

@@ -286,8 +286,9 @@ class StageState:
         """Sync and read back the files of a base that the state did not have before."""
         if base is not None:
             location, old = work.place.shared, {file.name for file in work.ref.files}
-            if self._store is None:
-                self._backend.sync(location, base, old)
+            # A store has verified what it received.
+            old |= {file.name for file in base.files if file.stored is not None}
+            self._backend.sync(location, base, old)
             self._backend.verify(location, base, old)
             self._verified_bases[subtask] = frozenset(f.name for f in base.files) - old
 

@@ -56,6 +56,7 @@ class StateInStore:
                 StoreWork(
                     self._layout.place(uid, subtask),
                     tuple(files),
+                    version,
                     StagedName(self._layout.attempt, version, 0, subtask, 0),
                 )
                 for subtask, files in enumerate(new)
@@ -67,13 +68,17 @@ class StateInStore:
             _located(ref, {**known, **{file.name: file for file in files}})
             for ref, known, files in zip(refs, self._stored, put, strict=True)
         ]
+        sizes = [
+            sum(file.size for file in ref.files if file.name not in known)
+            for ref, known in zip(stored, self._stored, strict=True)
+        ]
         self._stored = [_stored_in(ref) for ref in stored]
         self._lease.replace(
             place_of(self._layout.place(self._stage.head.uid, subtask).shared, file)
             for subtask, ref in enumerate(stored)
             for file in ref.files
         )
-        return stored, [sum(file.size for file in files) for files in new]
+        return stored, sizes
 
 
 def _stored_in(ref: StateRef) -> dict[str, FileRef]:

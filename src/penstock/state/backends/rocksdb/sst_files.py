@@ -1,4 +1,4 @@
-"""RocksDB's files in the shared directory: uploaded once, verified when they are downloaded.
+"""RocksDB's files in the shared directory or a store: uploaded once, verified when downloaded.
 
 An SST file is immutable, and its last few hundred bytes identify the session of the database that
 wrote it and its number. A digest of these bytes is part of the file's shared name, so the same file
@@ -17,6 +17,7 @@ from zlib import crc32
 from penstock.common.new_files import create_file
 from penstock.state.backends.refs import FileRef, SstFiles, StagedName, StateLocation
 from penstock.state.files import check_sums, file_name, open_file, place_of
+from penstock.state.stored_files import NewFile, store_new_files
 
 _TABLE = ".sst"
 _CURRENT = "CURRENT"
@@ -35,7 +36,9 @@ def upload_sst_files(
     *,
     durable: bool,
 ) -> SstFiles:
-    """Copy a snapshot's files into the shared directory, except the SST files that are ``known``.
+    """Copy a snapshot's files, except the SST files that are ``known``.
+
+    They go into the store of the state if it has one, else into the shared directory.
 
     Raises:
         FileNotFoundError: if the snapshot does not exist, or vanishes meanwhile.
@@ -44,21 +47,30 @@ def upload_sst_files(
     # The file that makes a directory a database comes last, in both directions.
     paths = [*sorted(snapshot.glob(f"*{_TABLE}")), *manifests, snapshot / _CURRENT]
     there = {_own_name(file): file for file in known if file.name.endswith(_TABLE)}
-    location.shared_dir.mkdir(parents=True, exist_ok=True)
-    files = []
+    files: list[FileRef | None] = []
+    new = []
     for path in paths:
         own = f"{_fingerprint(path)}{_MARK}{path.name}"
         file = there.get(own)
         if file is None or file.size != path.stat().st_size:
-            shared = file_name(version, name, f"{_MARK}{own}")
-            with path.open("rb") as source, create_file(location.shared_dir / shared) as target:
-                size, crc = _copy(source, target)
-                if durable:
-                    target.flush()
-                    os.fsync(target.fileno())
-            file = FileRef(shared, version, size, crc)
+            new.append(NewFile(path, file_name(version, name, f"{_MARK}{own}")))
+            file = None
         files.append(file)
-    return SstFiles(version, tuple(files))
+    if location.store is None:
+        added = iter([_share(file, location, version, durable=durable) for file in new])
+    else:
+        added = iter(store_new_files(location, new, version, name))
+    return SstFiles(version, tuple(file or next(added) for file in files))
+
+
+def _share(file: NewFile, location: StateLocation, version: int, *, durable: bool) -> FileRef:
+    location.shared_dir.mkdir(parents=True, exist_ok=True)
+    with file.path.open("rb") as source, create_file(location.shared_dir / file.name) as target:
+        size, crc = _copy(source, target)
+        if durable:
+            target.flush()
+            os.fsync(target.fileno())
+    return FileRef(file.name, version, size, crc)
 
 
 def download_sst_files(location: StateLocation, tables: SstFiles, path: Path) -> None:
