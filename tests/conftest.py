@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from penstock.errors import MissingServerError
+from penstock.testing.servers.hdfs_server import HdfsServer
 from penstock.testing.servers.kafka_broker import KafkaBroker
 from penstock.testing.servers.nats_server import NatsServer
 from penstock.testing.servers.postgres_server import PostgresServer
@@ -96,6 +97,11 @@ def nats() -> Iterator[NatsServer]:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
     yield from _serve(S3Server)
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[HdfsServer]:
+    yield from _serve(HdfsServer)
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from contextlib import suppress
 import pytest
 
 from penstock.errors import RuntimeSetupError, StorageSettingsError
+from penstock.storage.clients.s3_uploads import SignedBucket
 from penstock.storage.object_storage import ObjectStorage
-from penstock.storage.s3_uploads import SignedBucket
 from penstock.testing.servers.s3_server import S3Server
 from tests.servers.faulty_s3 import Fault, FaultyS3, Request
 

@@ -8,16 +8,14 @@ import bisect
 import errno
 import itertools
 import logging
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from penstock.common.storage_url import StorageUrl
+from penstock.storage.clients.object_store_client import check_fork, client_of
+from penstock.storage.clients.object_store_errors import Failure
+from penstock.storage.clients.s3_uploads import abort_uploads
 from penstock.storage.contract import PIECE_BYTES, Storage, StoredFile, relative_names
-from penstock.storage.object_store_client import check_fork, client_of
-from penstock.storage.object_store_errors import Failure
-from penstock.storage.s3_uploads import abort_uploads
 
 logger = logging.getLogger("penstock.storage")
 
@@ -260,23 +258,10 @@ class ObjectStorage(Storage):
 
     def _repeated(self, path: str, attempt: Callable[[], T]) -> T:
         """Repeat what the client itself does not: conflicts, and broken or late answers."""
-        deadline = time.monotonic() + self._client.retry_seconds
-        wait = self._client.first_wait
-        while True:
-            try:
-                return attempt()
-            except self._errors as error:
-                failure = Failure.of(error)
-                if not failure.is_passing or time.monotonic() + wait > deadline:
-                    raise self._os_error(path, failure) from error
-            logger.info(
-                "A request for %s failed (%s): repeating it in %.1f s.",
-                self.location(path),
-                failure.summary,
-                wait,
-            )
-            time.sleep(wait * random.uniform(0.5, 1.0))
-            wait = min(2 * wait, self._client.longest_wait)
+        return self._client.repetition.run(attempt, self._root / path, self._root, self._explain)
+
+    def _explain(self, error: Exception) -> Failure | None:
+        return Failure.of(error) if isinstance(error, self._errors) else None
 
     def _os_error(self, path: str, failure: Failure) -> OSError:
         return failure.as_os_error(self._root / path, self._root)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 from penstock.common.storage_url import StorageUrl
-from penstock.storage.object_store_client import ObjectStoreClient
+from penstock.storage.clients.object_store_client import ObjectStoreClient
 
 logger = logging.getLogger("penstock.storage")
 

@@ -14,7 +14,8 @@ from penstock.common.config.known_options import STORAGE_PREFIX
 from penstock.common.storage_url import StorageUrl
 from penstock.common.text.durations import parse_duration
 from penstock.errors import RuntimeSetupError, StorageSettingsError
-from penstock.storage.fork_check import ForkCheck
+from penstock.storage.clients.fork_check import ForkCheck
+from penstock.storage.clients.repetition import Repetition
 from penstock.storage.storage_options import options_of
 
 _CLASSES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
@@ -51,14 +52,12 @@ _ENDPOINT_VARIABLES = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_EN
 
 @dataclass(frozen=True)
 class ObjectStoreClient:
-    """A client of one bucket, and how long it repeats requests."""
+    """A client of one bucket."""
 
     library: Any
     """The module `obstore`."""
     store: Any
-    retry_seconds: float
-    first_wait: float
-    longest_wait: float
+    repetition: Repetition
     settings: Mapping[str, str]
     """By the names that the client uses; may hold credentials."""
 
@@ -128,9 +127,7 @@ def _make(url: StorageUrl) -> ObjectStoreClient:
     return ObjectStoreClient(
         library,
         store,
-        retry_timeout.total_seconds(),
-        first.total_seconds(),
-        longest.total_seconds(),
+        Repetition(retry_timeout.total_seconds(), first.total_seconds(), longest.total_seconds()),
         settings,
     )
 
