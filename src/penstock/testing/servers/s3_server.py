@@ -29,7 +29,8 @@ class S3Server(ServerProcess):
     """S3 on a loopback port; every bucket is a directory below `buckets`.
 
     An object is the file of the same name in it. A file that is put there by hand is an object, so
-    a test can make many of them quickly. Its log has a line for every request.
+    a test can make many of them quickly. Its log has a line for every request. When it starts after
+    it was killed, half-written objects are removed: S3 never shows them, this server would.
     """
 
     name = "S3"
@@ -73,6 +74,9 @@ class S3Server(ServerProcess):
         self.buckets.mkdir(exist_ok=True)
 
     def _command(self) -> Sequence[str]:
+        # What it was replacing when it was killed; it would list them as objects.
+        for unfinished in self.buckets.rglob(".*.sgwtmp.*"):
+            unfinished.unlink()
         address = ["--port", f"{self.host}:{self.port}", "--health", _HEALTH, "--keep-alive"]
         keys = ["--access", self.access_key, "--secret", self.secret_key]
         return [str(self._binary), *address, *keys, "posix", str(self.buckets)]
