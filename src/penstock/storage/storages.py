@@ -14,7 +14,7 @@ def storage_at(location: Location) -> Storage:
     """Return the storage with this root; cheap, nothing is read and nothing is created.
 
     Raises:
-        MissingLibraryError: the optional library for this kind of store is not installed.
+        RuntimeSetupError: the optional library for this kind of store is not installed.
         StorageSettingsError: the settings of the store cannot be used.
     """
     if isinstance(location, Path):
