@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO
@@ -24,6 +25,7 @@ _CURRENT = "CURRENT"
 _MANIFEST = "MANIFEST-*"
 _TAIL = 8192
 _PIECE = 1 << 20
+_AT_ONCE = 4
 _MARK = "~"
 
 
@@ -81,11 +83,18 @@ def download_sst_files(location: StateLocation, tables: SstFiles, path: Path) ->
     Raises:
         CorruptStateError: if a file is missing, damaged or another one.
     """
-    path.mkdir(parents=True)
-    for file in tables.files:
+
+    def download(file: FileRef) -> None:
         with open_file(location, file) as source, (path / _local_name(file)).open("xb") as target:
             size, crc = _copy(source, target)
         check_sums(place_of(location, file), (size, crc), (file.size, file.crc))
+
+    path.mkdir(parents=True)
+    *files, last = tables.files
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for done in [pool.submit(download, file) for file in files]:
+            done.result()
+    download(last)
 
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> tuple[int, int]:
