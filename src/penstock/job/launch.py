@@ -27,6 +27,7 @@ from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.graph.plan import Plan, with_input_settings
 from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
 from penstock.ids import AttemptId, ChannelId, JobKey, StageId
+from penstock.job.attempt.inputs import check_ingestion_directory
 from penstock.job.context import JobContext
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.restore.work_dirs import own_work_dir
@@ -83,6 +84,7 @@ def launch(
         _make(job_dir.path, WORK_DIR.key if checkpoints.directory is None else CHECKPOINT_DIR.key)
     else:
         _reach(job_dir)
+    check_ingestion_directory(plan, job_dir.path, settings)
     running = _launched.get(job_dir.path)
     if running is not None and not running.wait_for_end(0):
         raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")

@@ -67,6 +67,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "DifferentProgramError": ("count", "other.py", "no uid is the same"),
     "PickledSnapshotError": ("/a", ("state 'x' of step 'y'",)),
     "StoppedJobError": ("count", "/savepoint", "penstock run"),
+    "StorageSettingsError": ("penstock.storage.s3.acess-key-id", "unknown; correct or remove it"),
     "UnusableDirectoryError": ("execution.checkpointing.dir", "/a", "Not a directory"),
     "PortInUseError": ("spark.driver.port", 4040),
     "PyFlinkNotInstalledError": ("job.py",),

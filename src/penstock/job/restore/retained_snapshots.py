@@ -101,6 +101,7 @@ class RetainedSnapshots:
         remove_dead_work_dirs(work_dirs, mine)
         self._remove_uncompleted(state)
         self._sweep(state, kept)
+        self._remove_unfinished_uploads()
 
     def clean_up(self) -> None:
         """Remove uncompleted and discarded checkpoints, and all state files that no snapshot needs.
@@ -205,6 +206,19 @@ class RetainedSnapshots:
         for checkpoint in self._dir.savepoints_on_disk():
             if checkpoint not in completed and checkpoint <= state.highest_id:
                 self._dir.storage.delete(self._dir.savepoint_copy(checkpoint))
+
+    def _remove_unfinished_uploads(self) -> None:
+        """Remove what killed tasks left of uploads of state and staged output; best effort.
+
+        A task of a dead attempt that still uploads one fails: its attempt is fenced.
+        """
+        for directory in (self._dir.shared.name, "connectors"):
+            try:
+                self._dir.storage.delete_unfinished(directory)
+            except OSError as error:
+                logger.warning(
+                    "Unfinished uploads below %s are not removed: %s", self._dir.path, error
+                )
 
     def _sweep(self, state: JournalState, kept: list[CheckpointMetadata] | None) -> None:
         if kept is None or state.last_attempt is None:
