@@ -63,11 +63,12 @@ test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL, N
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
 
-test-crash: setup setup-servers ## the tests that kill real processes, then 1,000 schedules of faults made from seeds (hours)
+test-crash: setup setup-servers ## the tests that kill real processes, then 1,100 schedules of faults made from seeds (hours)
 	@$(BIN)/python -m pytest -m crash
 	@$(BIN)/python -m tests.crash.schedules --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family joined --seeds 1-200
 	@$(BIN)/python -m tests.crash.schedules --family hostile --seeds 1-540
+	@$(BIN)/python -m tests.crash.schedules --family stores --seeds 1-100
 	@$(BIN)/python -m tests.crash.schedules --family spark --seeds 1-10 --at-once 1
 	@$(BIN)/python -m tests.crash.orders --seeds 1-40 --at-once 2
 	@$(BIN)/python -m tests.crash.orders --family spark --seeds 1-10

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.crash_points import CrashPoint
+from penstock.testing.servers.s3_server import s3_binary
+from tests.conftest import made_or_skipped
 from tests.crash.file_faults import ChangedInput, FullFileSystem
 from tests.crash.hostile_faults import TakenOver
 from tests.crash.pipeline import EXCHANGE, Variant
@@ -17,6 +19,9 @@ from tests.crash.schedules import Schedule, main, play, play_in_a_new_place
 
 HOSTILE_SEEDS = [2, 10, 12, 13, 18, 45, 75, 130, 142]
 """Each kind of fault of that family at least once, on both kinds of sink."""
+
+STORE_SEEDS = [2, 3, 5, 8, 9, 31, 36, 37]
+"""Killed servers, savepoints that are stopped, restored and claimed, zombies, all backends."""
 
 
 @pytest.mark.crash
@@ -32,6 +37,16 @@ def test_hostile_surroundings_keep_what_the_guarantee_promises() -> None:
     play_hostile = partial(play_in_a_new_place, family=Family.HOSTILE)
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(play_hostile, HOSTILE_SEEDS))
+    assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
+
+
+@pytest.mark.crash
+@pytest.mark.s3
+def test_checkpoints_in_s3_keep_the_output_exact_though_its_server_is_killed() -> None:
+    made_or_skipped(s3_binary)
+    with ThreadPoolExecutor(2) as pool:
+        play_in_store = partial(play_in_a_new_place, family=Family.STORES)
+        outcomes = list(pool.map(play_in_store, STORE_SEEDS))
     assert all(outcome.is_good for outcome in outcomes), "\n".join(map(str, outcomes))
 
 
