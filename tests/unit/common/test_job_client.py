@@ -57,6 +57,6 @@ def test_a_savepoint_that_has_no_place_fails_later_not_at_the_call(client: JobCl
     with pytest.raises(CheckpointFailedError, match="there is no directory for the savepoint"):
         client.trigger_savepoint().result()
     with pytest.raises(InvalidJobError, match="savepoint_directory needs a path in a file system"):
-        client.stop_with_savepoint(False, "s3://bucket/there").result()
+        client.stop_with_savepoint(False, "ftp://host/there").result()
     with pytest.raises(InvalidJobError, match="in UTF-8"):
         client.trigger_savepoint("/data/caf\udce9").result()

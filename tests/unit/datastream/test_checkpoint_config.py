@@ -93,7 +93,7 @@ def test_setters_write_the_configuration_and_getters_read_it(
         lambda config: config.set_min_pause_between_checkpoints(-5),
         lambda config: config.set_max_concurrent_checkpoints(0),
         lambda config: config.set_tolerable_checkpoint_failure_number(-1),
-        lambda config: config.set_checkpoint_storage_dir("hdfs://checkpoints"),
+        lambda config: config.set_checkpoint_storage_dir("ftp://host/checkpoints"),
     ],
 )
 def test_a_wrong_value_is_rejected_at_once_and_changes_nothing(

@@ -165,7 +165,15 @@ def test_programs_can_build_options_of_their_own() -> None:
         "penstock.ingestion.dir",
     ],
 )
-@pytest.mark.parametrize("path", ["s3a://bucket/there", "s3a:bucket", "hdfs:///there"])
-def test_a_path_in_an_object_store_is_refused_with_its_key(key: str, path: str) -> None:
+@pytest.mark.parametrize("path", ["ftp://host/there", "s3a:bucket", "hdfs:///there"])
+def test_a_place_that_is_not_supported_is_refused_with_its_key(key: str, path: str) -> None:
     with pytest.raises(OptionValueError, match=f"'{key}' needs a path .*; got '{path}'$"):
         validate(Configuration.from_dict({key: path}))
+
+
+@pytest.mark.parametrize(
+    "key", ["penstock.work-dir", "penstock.state.local-dir", "penstock.ingestion.dir"]
+)
+def test_a_directory_that_tasks_write_into_cannot_be_in_a_store(key: str) -> None:
+    with pytest.raises(OptionValueError, match=rf"'{key}' needs a path .* \(not s3:// or other"):
+        validate(Configuration.from_dict({key: "s3://bucket/there"}))
