@@ -48,9 +48,12 @@ def unpack() -> Iterator[Unpack]:
         yield copied
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def no_waiting_for_the_disk() -> Iterator[None]:
-    """Sync nothing: no power is lost here. Nor does the driver of a golden job live."""
+    """Sync nothing: no power is lost here. Nor does the driver of a golden job live.
+
+    Not for the whole session: other tests of the same process need both.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", os.fstat)
         patched.setattr(lease, "_OBSERVED_INTERVALS", 0.0)

@@ -124,14 +124,16 @@ def test_at_most_once_repeats_nothing_after_a_replaced_driver_woke_up(
 def test_every_loop_of_a_driver_that_lost_its_lease_ends_without_input_or_checkpoint(
     tmp_path: Path,
 ) -> None:
+    others = set(threading.enumerate())
     program = Program(tmp_path, idle_after(20), interval="1 h", settings=HEARTBEATS)
     job = program.launch()
     wait_for_records(job, 20)
     take_over(program, job)
     with pytest.raises(FencedError, match="a9"):
         job.result().result(60)
-    mine = ("region-", "coordinator", "commit", "requests", "lease", "compact-")
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith(mine)])
+    loops = ("region-", "coordinator", "commit", "requests", "lease", "compact-")
+    mine = [t for t in threading.enumerate() if t not in others and t.name.startswith(loops)]
+    eventually(lambda: not any(thread.is_alive() for thread in mine))
 
 
 def test_a_driver_that_lost_its_lease_publishes_nothing_more(tmp_path: Path) -> None:
