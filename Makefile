@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs
 KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ bench-exchange: setup ## channels beside Spark's shuffle as the exchange
 
 bench-connectors: setup-kafka ## Kafka and PostgreSQL at both ends, beside Spark's own query and a plain COPY (15 minutes)
 	@$(BIN)/python -m benchmarks.connectors
+
+bench-stores: setup setup-s3 ## checkpoints of 1 GB to S3 beside plain uploads (20 minutes)
+	@$(BIN)/python -m benchmarks.stores
 
 bench-nexmark: setup ## NEXMark's queries beside PyFlink, in a venv of its own, and Spark's own operators (30 minutes)
 	@$(BIN)/python -m benchmarks.nexmark
