@@ -17,7 +17,7 @@ HIDDEN = "***"
 _NAMES = (
     r"(?:password|passwd|passphrase|pwd|secret|token|credential|jaas|oauthbearer|authorization"
     r"|auth[._-]?params|basic[._-]?auth|http[._-]?headers|nkeys?[._-]seed"
-    r"|(?:api|access|private|account|service|shared|signing|ssl|keystore)[._-]?key)"
+    r"|(?:api|access|private|account|service|shared|signing|ssl|keystore|sas|customer)[._-]?key)"
 )
 _SENSITIVE = re.compile(_NAMES, re.IGNORECASE)
 _VALUE = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&'"()\[\]{}]+"""

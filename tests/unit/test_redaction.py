@@ -74,7 +74,8 @@ def test_a_credential_in_arguments_is_hidden(arguments: list[str], shown: list[s
     ["password", "sasl.password", "PGPASSWORD", "ssl.key.password", "sasl.jaas.config", "apiKey",
      "fs.s3a.access.key", "fs.s3a.secret.key", "aws_secret_access_key", "auth-token",
      "google.application.credentials", "ssl.keystore.key", "ssl.key.pem", "private_key", "pwd",
-     "fs.azure.account.key.x.blob.core.windows.net"],
+     "fs.azure.account.key.x.blob.core.windows.net", "penstock.storage.az.sas-key",
+     "penstock.storage.s3.sse-customer-key-base64", "penstock.storage.s3.secret-access-key"],
 )  # fmt: skip
 def test_names_of_credentials_are_recognised(name: str) -> None:
     assert is_sensitive(name)

@@ -123,12 +123,15 @@ class _StoreDeletions:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[StorageUrl | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def add(self, file: StorageUrl) -> None:
         """Delete a file soon."""
-        self._queue.put(file)
         with self._lock:
+            if self._is_closed:
+                return  # the next attempt deletes it
+            self._queue.put(file)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="delete-state-files", daemon=True
@@ -138,7 +141,7 @@ class _StoreDeletions:
     def close(self) -> None:
         """Wait until everything is deleted, for a limited time."""
         with self._lock:
-            thread, self._thread = self._thread, None
+            thread, self._is_closed = self._thread, True
         if thread is not None:
             self._queue.put(None)
             thread.join(_CLOSE_TIMEOUT_S)
@@ -165,7 +168,8 @@ def _delete_from_stores(files: Iterable[StorageUrl]) -> None:
     for store, paths in by_store.items():
         try:
             storage_at(store).delete_all(paths)
-        except OSError as error:
+        except Exception as error:
+            # Whatever it is: the thread has to go on with what is deleted next.
             message = "%d unneeded files in %s cannot be deleted, the next attempt tries again: %s"
             logger.warning(message, len(paths), store, error)
 

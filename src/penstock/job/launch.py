@@ -203,13 +203,25 @@ def _make(directory: Path, key: str) -> None:
 
 
 def _reach(job_dir: JobDir) -> None:
-    """Look into a job's directory in a store, which needs no directory to exist.
+    """Check that a job's directory in a store can be used, which needs no directory to exist.
+
+    A store that ignores the condition of a create would let two drivers write the same entry of
+    the journal.
 
     Raises:
-        UnusableDirectoryError: the store cannot be reached, or refuses.
+        UnusableDirectoryError: the store cannot be reached, refuses, or overwrites.
     """
+    storage, probe = job_dir.storage, f"probe-{os.urandom(6).hex()}"
     try:
         job_dir.job_instance()
+        try:
+            storage.create(probe, b"first")
+            with contextlib.suppress(FileExistsError):
+                storage.create(probe, b"second")
+                reason = "it overwrites what has to be created only if absent (If-None-Match)"
+                raise UnusableDirectoryError(CHECKPOINT_DIR.key, str(job_dir.path), reason)
+        finally:
+            storage.delete(probe)
     except OSError as error:
         reason = error.strerror or str(error)
         raise UnusableDirectoryError(CHECKPOINT_DIR.key, str(job_dir.path), reason) from error

@@ -63,7 +63,12 @@ def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings
         local_dir=read(configuration, options.STATE_LOCAL_DIR),
         ingestion_dir=read(configuration, options.INGESTION_DIR),
         parameters={
-            **{key: str(configuration.get(key)) for key in configuration.key_set()},
+            # Functions see them; the credentials of stores are none of their business.
+            **{
+                key: str(configuration.get(key))
+                for key in configuration.key_set()
+                if not key.startswith(options.STORAGE_PREFIX)
+            },
             **read(configuration, GLOBAL_JOB_PARAMETERS),
         },
     )

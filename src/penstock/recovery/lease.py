@@ -96,9 +96,21 @@ def read_owner(job_dir: JobDir) -> Owner | None:
         return None
 
 
-def driver_status(job_dir: JobDir, timeout_s: float, now: float) -> DriverStatus:
-    """Return the status of a job's driver; `timeout_s` is the heartbeat timeout."""
-    owner = read_owner(job_dir)
+def _read_strictly(job_dir: JobDir) -> Owner | None:
+    try:
+        return decode_json(job_dir.storage.read(job_dir.driver.name), Owner)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, msgspec.DecodeError):
+        return None
+
+
+def driver_status(
+    job_dir: JobDir, timeout_s: float, now: float, *, strict: bool = False
+) -> DriverStatus:
+    """Return the status of a job's driver; `timeout_s` is the heartbeat timeout.
+
+    With `strict` a lease that cannot be read now is an error, and not taken for a missing one.
+    """
+    owner = _read_strictly(job_dir) if strict else read_owner(job_dir)
     if owner is None:
         return Free()
     return decide_driver_status(owner, timeout_s, now, machine_id(), process_start_time)
@@ -136,13 +148,14 @@ def refuse_second_driver(
 
     Raises:
         JobAlreadyRunningError: if another driver is alive.
+        OSError: if the lease cannot be read, so that this is not known.
     """
-    status = driver_status(job_dir, timeout_s, clock())
+    status = driver_status(job_dir, timeout_s, clock(), strict=True)
     if isinstance(status, Silent):
         seen = status.owner
         for _ in range(_OBSERVATIONS):
             pause(_OBSERVED_INTERVALS * interval_s / _OBSERVATIONS)
-            status = driver_status(job_dir, timeout_s, clock())
+            status = driver_status(job_dir, timeout_s, clock(), strict=True)
             if isinstance(status, Silent) and status.owner.beat != seen.beat:
                 status = Alive(status.owner)
             if not isinstance(status, Silent):

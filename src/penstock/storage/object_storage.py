@@ -9,6 +9,8 @@ import errno
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.common.storage_url import StorageUrl
@@ -237,7 +239,13 @@ class ObjectStorage(Storage):
 
     def _delete(self, paths: list[str]) -> None:
         keys = [self._key(path) for path in paths]
-        self._repeated(paths[0], lambda: self._obstore.delete(self._store, keys))
+        try:
+            self._repeated(paths[0], lambda: self._obstore.delete(self._store, keys))
+        except FileNotFoundError:
+            # Not S3: other stores refuse to delete what is not there, and stop at the first one.
+            for path, key in zip(paths, keys, strict=True):
+                with suppress(FileNotFoundError):
+                    self._repeated(path, partial(self._obstore.delete, self._store, key))
 
     def _upload(self, path: str, pieces: Iterable[bytes]) -> None:
         """Upload parts; an error aborts the upload, so that nothing of it is left."""

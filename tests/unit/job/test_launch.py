@@ -12,8 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock.checkpoint.storage import job_dir
 from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
 from penstock.job.launch import _launched
+from penstock.storage.local_storage import LocalStorage
 from tests.local_paths import local
 from tests.unit.job.counting import Program, idle_after, launched, wait_for_records
 
@@ -137,3 +139,25 @@ def test_the_arguments_in_job_json_have_no_credentials(
     assert facts is not None
     assert facts.args[:4] == ["--day", "monday", "--password", "***"]
     assert "s3cret" not in local(program.dir.job).read_text()
+
+
+class Overwriting(LocalStorage):
+    """As a store without conditional writes."""
+
+    def create(self, path: str, data: bytes) -> None:
+        self.replace(path, data)
+
+
+def test_a_store_that_overwrites_what_exists_is_refused_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_dir, "storage_at", lambda _: Overwriting(tmp_path / "store"))
+    program = Program(
+        tmp_path,
+        idle_after(5),
+        directory=None,
+        settings={"execution__checkpointing__dir": "s3://bucket/jobs"},
+    )
+    with pytest.raises(UnusableDirectoryError, match="it overwrites what has to be created"):
+        program.launch()
+    assert Overwriting(tmp_path / "store").list("") == ["birth"]

@@ -31,6 +31,7 @@ from penstock.recovery.lease import (
     read_owner,
     refuse_second_driver,
 )
+from penstock.storage.local_storage import LocalStorage
 from penstock.testing import ManualClock
 from tests.local_paths import local
 
@@ -146,6 +147,17 @@ def test_a_lease_beats(job: JobDir) -> None:
     wait_until(lambda: read_owner(job) is not None)
     lease.release()
     assert not lease.is_lost
+
+
+def test_a_lease_that_cannot_be_read_is_not_taken_for_a_missing_one(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: LocalStorage, path: str) -> bytes:
+        raise PermissionError(13, "access is denied", path)
+
+    monkeypatch.setattr(LocalStorage, "read", refuse)
+    with pytest.raises(PermissionError):
+        refuse_second_driver(job, TIMEOUT_S, 0.01)
 
 
 def test_a_damaged_lease_is_none(job: JobDir) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -33,6 +34,7 @@ from penstock.storage.contract import Storage
 DIRECTORY = "journal"
 _DIGITS = 12
 _SUMMARISE_AFTER = 1000
+_READ_AT_ONCE = 8
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -138,18 +140,17 @@ class Journal:
 
     def _read_back(self, indexes: list[int]) -> list[tuple[int, JournalEntry]]:
         found: list[tuple[int, JournalEntry]] = []
-        for index, below in zip(reversed(indexes), [*indexes[-2::-1], 0], strict=False):
-            found.append((index, self._read_once(index)))
-            if isinstance(found[-1][1], Summary):
-                break
-            if below != index - 1:
-                raise CorruptJournalError(self._location(index - 1), "it is missing")
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            new = {i: pool.submit(self._read, i) for i in indexes if i not in self._known}
+            for index, below in zip(reversed(indexes), [*indexes[-2::-1], 0], strict=False):
+                entry = new[index].result() if index in new else self._known[index]
+                found.append((index, entry))
+                if isinstance(entry, Summary):
+                    break
+                if below != index - 1:
+                    raise CorruptJournalError(self._location(index - 1), "it is missing")
         self._known = dict(found)
         return found[::-1]
-
-    def _read_once(self, index: int) -> JournalEntry:
-        known = self._known.get(index)
-        return self._read(index) if known is None else known
 
     def _append(self, entry: JournalEntry) -> list[int]:
         body = _encode(entry)
@@ -167,10 +168,16 @@ class Journal:
                 self._unsure = None
                 raise self._fenced(entry.attempt, self._tail + 1) from None
             self._tail += 1
-        self._unsure = self._landed = None
+        self._unsure = None
         self._known[self._tail] = entry
+        # If the listing fails, appending the entry again does not write it twice.
+        self._landed = body
         indexes = self._indexes()
+        self._landed = None
         self._check(indexes, entry.attempt)
+        if self._tail > 1 and self._tail - 1 not in indexes:
+            # The directory was deleted, and creating the entry has brought back only that.
+            raise CorruptJournalError(self._location(self._tail - 1), "it is missing")
         return indexes
 
     def _resolve_unsure(self) -> None:
@@ -187,9 +194,8 @@ class Journal:
         entries = self.entries()
         summary = Summary(self._attempt or "", time.time(), journal_state(entries))
         # The summary before the deletions: after a crash in between, entries are there twice.
-        for index in self._append(summary):
-            if index < self._tail:
-                self._storage.delete(_path(index))
+        replaced = [index for index in self._append(summary) if index < self._tail]
+        self._storage.delete_all(map(_path, replaced))
 
     def _indexes(self) -> list[int]:
         names = [PurePosixPath(path).name for path in self._storage.list(DIRECTORY)]

@@ -244,13 +244,20 @@ class RetainedSnapshots:
                 if completed.savepoint and isinstance(error, _GONE):
                     continue  # its owner has deleted it
                 logger.warning("Snapshot %s cannot be read: %s", completed.path, error)
-                # A damaged checkpoint that the job fell back from is not needed.
-                if completed.savepoint or completed in state.restorable:
+                # A damaged checkpoint that the job fell back from is not needed. One that cannot
+                # be read just now may be, also if the job has abandoned it.
+                is_damaged = isinstance(error, (CorruptMetadataError, *_GONE))
+                if not is_damaged or completed.savepoint or completed in state.restorable:
                     unreadable.append(completed.checkpoint)
         completed_ids = {c.checkpoint for c in state.completed}
         for checkpoint in self.named_by_user(state) - completed_ids:
-            with contextlib.suppress(OSError, CorruptMetadataError):
+            try:
                 readable.append(self._read_metadata(self._dir.checkpoint_dir(checkpoint)))
+            except (CorruptMetadataError, *_GONE):
+                continue  # it needs no files, or is deleted
+            except OSError as error:
+                logger.warning("Checkpoint %s cannot be read: %s", checkpoint, error)
+                unreadable.append(checkpoint)
         return readable, unreadable
 
     def _metadata(self, completed: CheckpointCompletedEntry) -> CheckpointMetadata:

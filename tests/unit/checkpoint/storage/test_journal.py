@@ -1,8 +1,10 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -189,6 +191,68 @@ def test_a_new_attempt_of_the_same_driver_continues_its_journal(tmp_path: Path) 
     journal.check_tail()
     with pytest.raises(ValueError, match="a1"):
         journal.append(completed(2, "a1"))
+
+
+class Blind(LocalStorage):
+    """Writes, and cannot be listed for a while."""
+
+    fails = False
+
+    def list(self, directory: str) -> list[str]:
+        fails, self.fails = self.fails, False
+        if fails:
+            raise OSError(5, "Input/output error")
+        return super().list(directory)
+
+
+def test_an_entry_after_which_the_listing_failed_is_not_written_twice(tmp_path: Path) -> None:
+    storage = Blind(tmp_path)
+    journal = Journal(storage, "count")
+    journal.append(started("a1"))
+    storage.fails = True
+    with pytest.raises(OSError, match="Input/output"):
+        journal.append(completed(1))
+    journal.append(completed(1))
+    journal.append(completed(2))
+    assert [c.checkpoint for c in open_journal(tmp_path).state().completed] == [1, 2]
+    assert len(storage.list("journal")) == 3
+
+
+def test_a_journal_whose_directory_was_deleted_is_noticed_with_the_next_entry(
+    tmp_path: Path,
+) -> None:
+    class InStore(LocalStorage):
+        """As in a store, nothing is looked for before an entry is created."""
+
+        def exists(self, path: str) -> bool:
+            return True
+
+    journal = Journal(InStore(tmp_path), "count")
+    journal.append(started("a1"))
+    journal.append(completed(1))
+    shutil.rmtree(tmp_path / "journal")
+    with pytest.raises(CorruptJournalError, match="it is missing"):
+        journal.append(completed(2))
+
+
+def test_a_summary_deletes_what_it_replaces_at_once(tmp_path: Path) -> None:
+    class Counting(LocalStorage):
+        deletions = 0
+
+        def delete_all(self, paths: Iterable[str]) -> None:
+            self.deletions += 1
+            super().delete_all(paths)
+
+        def delete(self, path: str) -> None:
+            super().delete(path)
+
+    storage = Counting(tmp_path)
+    journal = Journal(storage, "count", summarise_after=10)
+    journal.append(started("a1"))
+    for n in range(1, 11):
+        journal.append(completed(n))
+    assert storage.deletions == 1
+    assert len(storage.list("journal")) == 1
 
 
 class Unreliable(LocalStorage):
@@ -612,6 +676,7 @@ def test_of_competing_drivers_only_entries_of_the_last_attempt_count_in_one_orde
 
 DRIVER = """
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (AttemptStarted, CheckpointCompletedEntry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
+from penstock.checkpoint.storage.job_dir import METADATA
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (
     AttemptStarted,
@@ -26,11 +28,13 @@ from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.errors import FencedError
 from penstock.ids import AttemptId, JobKey
+from penstock.job.restore import retained_snapshots
 from penstock.job.restore.retained_snapshots import RetainedSnapshots
 from penstock.savepoint.directory import dispose
 from penstock.state.backends.refs import FileRef, StagedName, StateRef
 from penstock.state.files import file_name
 from penstock.state.local_dir import HostDir
+from penstock.storage.local_storage import LocalStorage
 from penstock.task.layout import AttemptLayout
 from tests.local_paths import local
 from tests.unit.checkpoint.coordinator.coordinated_job import World
@@ -141,6 +145,36 @@ def test_a_damaged_checkpoint_stops_all_cleanup(tmp_path: Path) -> None:
     kept(world).clean_up()
     assert state_files(world) == ["a1"]
     assert kept(world).referenced_by_sinks() is None
+
+
+class Unreadable(LocalStorage):
+    """A store that refuses to return a checkpoint's metadata for a while."""
+
+    def read(self, path: str) -> bytes:
+        if path == METADATA:
+            raise PermissionError(errno.EACCES, "access is denied", str(self.root / path))
+        return super().read(path)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_checkpoint_that_cannot_be_read_now_keeps_its_files_also_if_it_is_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    first = World(tmp_path)
+    checkpoint = completed(first, "a1").checkpoint
+    if is_named:
+        first.journal.append(CheckpointDiscarded(checkpoint, "a1", 1.0))
+    given = first.dir.to_journal_path(first.dir.checkpoint_dir(checkpoint)) if is_named else None
+    first.journal.append(AttemptStarted("a2", 2.0, "host", 2, restored_path=given))
+    first.journal.append(AttemptStarted("a3", 3.0, "host", 3, fresh=True))
+    world = World(tmp_path, attempt="a4")
+    with monkeypatch.context() as patched:
+        patched.setattr(retained_snapshots, "storage_at", Unreadable)
+        kept(world).clean_up()
+        assert kept(world).referenced_by_sinks() is None
+    assert state_files(world) == ["a1"]
+    kept(world).clean_up()
+    assert state_files(world) == ["a1"]
 
 
 # -- savepoints ---------------------------------------------------------------------------------
