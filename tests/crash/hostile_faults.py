@@ -20,7 +20,7 @@ from tests.crash.driver import (
     journal_of,
     started,
 )
-from tests.crash.faults import HEARTBEATS, Fault, expect, is_listening, kill_later
+from tests.crash.faults import HEARTBEATS, Fault, KillLater, expect, is_listening, kill_later
 from tests.crash.pipeline import CLOCK, FREEZE_AT, Variant
 
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
@@ -94,6 +94,9 @@ class SameName(Fault):
     kills_rival: bool
 
     def play(self, variant: Variant) -> Variant:
+        if variant.has_rival:
+            # It has ended: started again, it would rightly run again, and emit everything again.
+            return KillLater(self.seconds).play(variant)
         rival = variant.rival()
         Path(rival.directory).mkdir(exist_ok=True)
         with started(variant) as driver, started(rival) as other:
