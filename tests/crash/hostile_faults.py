@@ -160,7 +160,9 @@ class RetainedCheckpoint(Fault):
         path = located(variant, newest.path)
         assert path.is_dir(), f"the retained checkpoint {path} is not there"
         place = job_dir(variant).from_journal_path(newest.path)
-        restored = msgspec.structs.replace(variant, restore=str(place))
+        # Not claimed, as an earlier fault may have set: then the job would rightly delete it.
+        unclaimed = {**variant.settings, CLAIM_MODE: "NO_CLAIM"}
+        restored = msgspec.structs.replace(variant, restore=str(place), settings=unclaimed)
         with started(restored) as driver:
             expect(driver, driver.wait(), {0})
         assert (path / "_metadata").is_file(), f"{path} was deleted by the job that restored it"
