@@ -17,6 +17,7 @@ import pytest
 
 from penstock.common.storage_url import StorageUrl
 from penstock.errors import RuntimeSetupError, StorageSettingsError
+from penstock.storage.clients.hdfs_client import HdfsFailure
 from penstock.storage.hdfs_storage import HdfsStorage
 from penstock.testing.servers.hdfs_server import HdfsServer
 from tests.servers.cutting_proxy import CuttingProxy, Loss
@@ -83,6 +84,11 @@ def test_a_create_whose_answer_is_lost_is_refused_if_somebody_else_was_first(
     assert hidden(storage) == []
 
 
+def test_a_data_node_that_goes_away_in_the_middle_of_a_block_is_a_passing_failure() -> None:
+    error = RuntimeError('DataTransferError("Datanode connection closed while waiting for ack")')
+    assert HdfsFailure.of(error).is_passing
+
+
 def test_a_cluster_that_is_killed_during_writes_is_waited_for(
     hdfs: HdfsServer, storage: HdfsStorage
 ) -> None:
@@ -114,6 +120,7 @@ def test_a_cluster_that_is_killed_during_writes_is_waited_for(
 WRITE = """
 import sys, time
 from penstock.common.storage_url import StorageUrl
+from penstock.storage.clients.hdfs_client import HdfsFailure
 from penstock.storage.hdfs_storage import HdfsStorage
 def pieces():
     for n in range(4):
@@ -165,6 +172,7 @@ def test_missing_permissions_are_named(hdfs: HdfsServer, storage: HdfsStorage) -
     storage.create("d/a", b"")
     program = f"""
 from penstock.common.storage_url import StorageUrl
+from penstock.storage.clients.hdfs_client import HdfsFailure
 from penstock.storage.hdfs_storage import HdfsStorage
 storage = HdfsStorage(StorageUrl("hdfs", {hdfs.authority!r}, {storage.root.parts!r}))
 for call in (storage.create, storage.replace, lambda path, data: storage.write(path, [data])):

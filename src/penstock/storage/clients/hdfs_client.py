@@ -31,7 +31,12 @@ _REMOTE = re.compile(r'RPCError\("([^"]+)", "((?:[^"\\]|\\.)*)')
 _CONNECTION = "connection"
 """The kind of an error that is no answer: the name node is away, or a data node."""
 _PASSING = frozenset({_CONNECTION, "SafeModeException", "RetriableException", "StandbyException"})
-_PASSING_TEXTS = ("minReplication nodes", "Not replicated yet", "not sufficiently replicated yet")
+_PASSING_TEXTS = (
+    "minReplication nodes",
+    "Not replicated yet",
+    "not sufficiently replicated yet",
+    "DataTransferError(",  # a data node has gone away in the middle of a block
+)
 _NUMBERS = {
     "AccessControlException": errno.EACCES,
     "AuthorizationException": errno.EACCES,
