@@ -76,13 +76,17 @@ def checkpoint_files(variant: Variant, named: str) -> list[Path]:
 def in_flight_files(variant: Variant, named: str) -> list[Path]:
     """Those of them that hold records which were on their way."""
     path = located(variant, named)
-    return [
+    files = [
         path / in_flight_file(operator.uid, state, segment)
         for operator in metadata_in(path).operators
         for state in operator.in_flight
         for entry in state.entries
         for segment in entry
     ]
+    if variant.in_store:
+        # All segments of a channel are one object there.
+        return sorted({file.parent.with_name(f"{file.parent.name}.segments") for file in files})
+    return files
 
 
 def records_in_flight(variant: Variant, named: str) -> int:

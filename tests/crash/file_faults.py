@@ -94,7 +94,7 @@ def begun_file(variant: Variant) -> Path | None:
 
 
 def change(path: Path, kind: str) -> None:
-    """Change an input file, in a way that nobody should."""
+    """Change an input file while a job reads it."""
     size = path.stat().st_size
     lines = len(path.read_bytes().splitlines())
     match kind:

@@ -41,7 +41,7 @@ def proxy(hdfs: HdfsServer) -> Iterator[CuttingProxy]:
 
 
 def through(proxy: CuttingProxy, storage: HdfsStorage, **settings: str) -> HdfsStorage:
-    """Return the same place with its name node behind a proxy."""
+    """Return the same place whose name node is reached through a proxy."""
     options = {f"hdfs.{name.replace('_', '-')}": value for name, value in settings.items()}
     authority = f"{proxy.host}:{proxy.port}"
     return HdfsStorage(StorageUrl("hdfs", authority, storage.root.parts, options))
@@ -64,7 +64,7 @@ def test_a_file_is_written_although_a_request_or_its_answer_is_lost(
     assert hidden(storage) == []
 
 
-def test_a_create_whose_answer_is_lost_is_refused_if_somebody_else_was_first(
+def test_a_create_whose_answer_is_lost_is_refused_if_another_writer_was_first(
     storage: HdfsStorage, proxy: CuttingProxy
 ) -> None:
     late = through(proxy, storage)

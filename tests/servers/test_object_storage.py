@@ -43,7 +43,7 @@ def storage(s3: S3Server, proxy: FaultyS3) -> ObjectStorage:
 
 
 def through(s3: S3Server, proxy: FaultyS3, **settings: str) -> ObjectStorage:
-    """Return a storage of its own, behind the proxy."""
+    """Return a storage of its own that reaches the server through the proxy."""
     return ObjectStorage(s3.url(BUCKET, uuid.uuid4().hex, endpoint=proxy.endpoint, **settings))
 
 
@@ -131,7 +131,7 @@ def test_a_create_whose_answer_is_lost_has_created_the_file(
     assert storage.read("a") == b"mine"
 
 
-def test_a_create_whose_answer_is_lost_is_refused_if_somebody_else_was_first(
+def test_a_create_whose_answer_is_lost_is_refused_if_another_writer_was_first(
     s3: S3Server, storage: ObjectStorage, proxy: FaultyS3
 ) -> None:
     direct(s3, storage).create("a", b"theirs")

@@ -96,7 +96,7 @@ def paths_in(url: StorageUrl) -> list[str]:
 
 
 def flip(s3: S3Server, url: StorageUrl) -> None:
-    """Change one byte of an object behind the server's back."""
+    """Change one byte of an object without asking the server."""
     path = on_disk(s3, url)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

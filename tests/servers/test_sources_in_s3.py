@@ -196,7 +196,7 @@ def test_a_new_driver_drops_what_was_seen_and_rejects_what_was_acknowledged_sinc
 
 
 class Lines:
-    """Sends lines to whoever connects."""
+    """Sends lines to every client."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))

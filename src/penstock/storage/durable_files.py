@@ -68,14 +68,6 @@ def write_file(path: Path, data: bytes, mode: str = "xb") -> None:
         os.fsync(file.fileno())
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file in place of what had its name; a crash leaves the old or the new content."""
-    new = path.with_name(f"{path.name}.new")
-    write_file(new, data, "wb")
-    new.replace(path)
-    sync_directory(path.parent)
-
-
 def check_size(path: Path, size: int) -> None:
     """Raise `LostStagedFileError` unless a file is there and has this many bytes."""
     found = path.stat().st_size if path.exists() else 0

@@ -179,7 +179,7 @@ class HdfsStorage(Storage):
                 raise
 
     def _forget(self, hidden: str) -> None:
-        # The connection may have broken; if the name node is away, the file is left behind.
+        # The connection may have broken; if the name node is away, the file stays.
         for _ in range(3):
             with suppress(Exception):
                 self._hdfs.delete(hidden, recursive=False)

@@ -65,7 +65,7 @@ class ObjectStorage(Storage):
             try:
                 self._obstore.put(self._store, key, data, mode="create", use_multipart=False)
             except self._exists_error:
-                # Somebody else's, or our own: the answer to an earlier attempt was lost. If there
+                # Another writer's, or our own: the answer to an earlier attempt was lost. If there
                 # is nothing, several requests met, and the store has refused this one (409).
                 found = self._content(key)
                 if found is None:
@@ -276,7 +276,7 @@ class ObjectStorage(Storage):
 
 
 class _Taken(Exception):
-    """Somebody else has created the object."""
+    """Another writer has created the object."""
 
 
 class _Source:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
-import os
 import re
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +12,7 @@ from penstock.common.config.known_options import STORAGE_PREFIX
 from penstock.common.storage_url import StorageUrl
 from penstock.common.text.durations import parse_duration
 from penstock.errors import RuntimeSetupError, StorageSettingsError
+from penstock.storage.clients.client_cache import ClientCache
 from penstock.storage.clients.fork_check import ForkCheck
 from penstock.storage.clients.repetition import Repetition
 
@@ -60,8 +59,6 @@ class HdfsClient:
 
 
 _forks = ForkCheck()
-_lock = threading.Lock()
-_clients: dict[tuple[object, ...], HdfsClient] = {}
 
 
 def client_of(url: StorageUrl) -> HdfsClient:
@@ -71,27 +68,12 @@ def client_of(url: StorageUrl) -> HdfsClient:
         RuntimeSetupError: hdfs-native is not installed.
         StorageSettingsError: the settings cannot be used, or name no name node.
     """
-    key = (os.getpid(), url.authority, tuple(sorted(url.options.items())))
-    client = _clients.get(key)
-    if client is None:
-        made = _make(url)
-        with _lock:
-            client = _clients.setdefault(key, made)
-    return client
+    return _clients.get(url)
 
 
 def check_fork(url: StorageUrl) -> None:
     """Raise a RuntimeError in a process that must not use HDFS."""
     _forks.before_use(url)
-
-
-def _renew_lock() -> None:
-    # Another thread of the parent may have held it.
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _make(url: StorageUrl) -> HdfsClient:
@@ -189,3 +171,6 @@ class HdfsFailure:
 def _first_line(text: str) -> str:
     # The rest is a stack trace of the name node; its line ends may be escaped.
     return text.replace("\\n", "\n").partition("\n")[0].replace("\\t", " ").strip()
+
+
+_clients: ClientCache[HdfsClient] = ClientCache(_make)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +13,7 @@ from penstock.common.config.known_options import STORAGE_PREFIX
 from penstock.common.storage_url import StorageUrl
 from penstock.common.text.durations import parse_duration
 from penstock.errors import RuntimeSetupError, StorageSettingsError
+from penstock.storage.clients.client_cache import ClientCache
 from penstock.storage.clients.fork_check import ForkCheck
 from penstock.storage.clients.repetition import Repetition
 from penstock.storage.storage_options import options_of
@@ -63,8 +63,6 @@ class ObjectStoreClient:
 
 
 _forks = ForkCheck()
-_lock = threading.Lock()
-_clients: dict[tuple[object, ...], ObjectStoreClient] = {}
 
 
 def client_of(url: StorageUrl) -> ObjectStoreClient:
@@ -74,27 +72,12 @@ def client_of(url: StorageUrl) -> ObjectStoreClient:
         RuntimeSetupError: obstore is not installed.
         StorageSettingsError: a setting is unknown, or has a value that cannot be used.
     """
-    key = (os.getpid(), url.scheme, url.authority, tuple(sorted(url.options.items())))
-    client = _clients.get(key)
-    if client is None:
-        made = _make(url)
-        with _lock:
-            client = _clients.setdefault(key, made)
-    return client
+    return _clients.get(url)
 
 
 def check_fork(url: StorageUrl) -> None:
     """Raise a RuntimeError in a process that must not use object stores."""
     _forks.before_use(url)
-
-
-def _renew_lock() -> None:
-    # Another thread of the parent may have held it.
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _make(url: StorageUrl) -> ObjectStoreClient:
@@ -185,3 +168,6 @@ def _key(url: StorageUrl, name: str) -> str:
     written = (key for key in url.options if key.startswith(prefix))
     same = (key for key in written if key.removeprefix(prefix).replace("-", "_") == name)
     return STORAGE_PREFIX + next(same, prefix + name)
+
+
+_clients: ClientCache[ObjectStoreClient] = ClientCache(_make)
