@@ -49,7 +49,8 @@ class CommitExecutor:
         self._retries = retries
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._closing = threading.Event()
-        # Only the executor's thread uses it: what follows a failed commit must not run.
+        # Only the executor's thread uses it: what follows a commit that failed, or was dropped, must
+        # not run.
         self._has_failed = False
 
     def submit(
@@ -62,6 +63,9 @@ class CommitExecutor:
         """Commit after everything that was submitted before; then call one of the two."""
 
         def run() -> None:
+            if self._closing.is_set():
+                self._has_failed = True
+                return
             try:
                 self.commit(checkpoint, committables)
             except BaseException as error:
@@ -128,9 +132,13 @@ class CommitExecutor:
         reach(CrashPoint.SINK_COMMITS_DONE)
 
     def close(self) -> None:
-        """Wait for the running commit, drop those that have not started."""
+        """Wait for the running commit and drop those that have not started.
+
+        Output is still discarded if all commits before it are done: after the end of a job there is
+        no next attempt that would remove it.
+        """
         self._closing.set()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True)
 
     def _pause(self, retry: int) -> None:
         self._closing.wait(seconds_before_retry(retry))

@@ -64,6 +64,43 @@ def test_sinks_discard_output_after_the_commits_submitted_before(tmp_path: Path)
     assert committer.calls == [[b"x"], [b"a", b"b"], [b"x"]]
 
 
+def test_what_waits_for_commits_that_are_done_is_discarded_when_the_executor_closes(
+    tmp_path: Path,
+) -> None:
+    committer = Discards()
+    commits = executor(tmp_path, committer)
+    notified, may_go = threading.Event(), threading.Event()
+
+    def done() -> None:
+        notified.set()
+        assert may_go.wait(20)
+
+    commits.submit(CheckpointId(1), ONE, done, lambda _: None)
+    commits.discard(DISCARDED)
+    assert notified.wait(20)
+    closing = threading.Thread(target=commits.close)
+    closing.start()
+    eventually(commits._closing.is_set)
+    may_go.set()
+    closing.join()
+    assert committer.calls == [[b"x"], [b"a", b"b"]]
+
+
+def test_what_waits_for_a_commit_that_is_dropped_is_not_discarded(tmp_path: Path) -> None:
+    committer = Discards()
+    committer.may_go.clear()
+    commits = executor(tmp_path, committer)
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.submit(CheckpointId(2), ONE, nothing, lambda _: None)
+    commits.discard(DISCARDED)
+    closing = threading.Thread(target=commits.close)
+    closing.start()
+    eventually(commits._closing.is_set)
+    committer.may_go.set()
+    closing.join()
+    assert committer.calls == [[b"x"]]
+
+
 def test_after_a_failed_commit_nothing_is_discarded(tmp_path: Path) -> None:
     committer = Discards()
     committer.error = OSError("no")
