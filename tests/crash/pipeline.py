@@ -401,8 +401,8 @@ def lose_micro_batches(script: str) -> None:
     """Make some micro-batches of this process fail after all their work."""
     lost, runs, run = set(map(int, script.split(","))), itertools.count(1), InlineSubmitter.run
 
-    def lossy(self: InlineSubmitter, instructions: Any, path: Path) -> Any:
-        acks = run(self, instructions, path)
+    def lossy(self: InlineSubmitter, instructions: Any) -> Any:
+        acks = run(self, instructions)
         if (number := next(runs)) in lost:
             message = f"micro-batch {number} was to be lost"
             raise MicroBatchLostError(message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from penstock.common import Configuration
@@ -62,12 +61,12 @@ class WatchedSubmitter:
     def stages(self) -> list[int]:
         return [i.stage for i in self.instructions]
 
-    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+    def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
         assert self._inner is not None
         self.instructions += instructions
         for instruction in instructions:
             self.before(instruction)
-        acks = self._inner.run(instructions, path)
+        acks = self._inner.run(instructions)
         self.acknowledgements += acks
         for instruction in instructions:
             self.after(instruction)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from penstock.ids import StageId
@@ -20,12 +19,12 @@ class MicroBatchLostError(Exception):
 class Submitter(Protocol):
     """Runs the micro-batches of all pipelined regions of one attempt, several at a time."""
 
-    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+    def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
         """Run a micro-batch of a region: one task per subtask of each of its stages.
 
-        Called from the region's own thread, with one instruction per stage in topological order;
-        the file `path` holds them all. Returns, for each, the acknowledgements by subtask. If one
-        of them reports a failure, those of downstream stages may be missing.
+        Called from the region's own thread, with one instruction per stage in topological order.
+        Returns, for each, the acknowledgements by subtask. If one of them reports a failure, those
+        of downstream stages may be missing.
 
         Raises:
             MicroBatchLostError: the engine gave up; nothing that tasks staged counts.

@@ -42,10 +42,6 @@ class AttemptLayout:
         """The directory of everything this attempt writes."""
         return self.shared / self.attempt
 
-    def instruction(self, stage: StageId, batch: int, try_number: int) -> Path:
-        """The instructions of one try of a micro-batch."""
-        return self.root / "instructions" / str(stage) / f"{batch}-{try_number}.msgpack"
-
     def manifest(self, stage: StageId, batch: int) -> Path:
         """The manifest of a published micro-batch."""
         return self.root / "manifests" / str(stage) / f"{batch}.json"

@@ -1,8 +1,7 @@
 """The messages between driver and tasks: instructions and acknowledgements.
 
-Both are msgpack. The instructions of a micro-batch, one for each stage that runs in it, are a
-file that all its subtasks read; an acknowledgement is a task's only result, and names everything
-the task staged.
+Both are msgpack. All subtasks of a micro-batch get its instructions, one for each stage that runs
+in it; an acknowledgement is a task's only result, and names everything the task staged.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from penstock.common import pickling
 from penstock.common.configuration import Configuration
@@ -20,7 +19,7 @@ from penstock.ids import StageId
 from penstock.job.launch import launch
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.submitter import R, W
-from penstock.task.messages import Acknowledgement, Instruction, decode_instructions
+from penstock.task.messages import Acknowledgement, Instruction, decode_instructions, encode
 from penstock.task.shuffle.level import ShuffleLevel, acknowledgements_by_stage
 
 
@@ -34,10 +33,10 @@ class InlineSubmitter:
         self.submitted = 0
         """How many micro-batches were run."""
 
-    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+    def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
         """Run all subtasks; data between driver and tasks is encoded as for Spark."""
         self.submitted += 1
-        read = decode_instructions(path.read_bytes())
+        read = decode_instructions(encode(instructions))
         slots = self._slots[StageId(read[0].stage)]
         outgoing: list[tuple[int, bytes]] = []
         for number in range(len(slots.levels)):

@@ -49,7 +49,7 @@ class CommitExecutor:
         self._retries = retries
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._closing = threading.Event()
-        # Only the executor's thread uses it: what follows a commit that failed, or was dropped, must
+        # Only the executor's thread uses it: what follows a commit that failed or was dropped must
         # not run.
         self._has_failed = False
 

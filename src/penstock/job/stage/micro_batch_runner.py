@@ -6,13 +6,12 @@ import logging
 import time
 from collections.abc import Sequence
 
-from penstock.common.new_files import naming
 from penstock.errors import MicroBatchFailedError
 from penstock.job.context import AttemptContext
 from penstock.job.stage.stage_execution import MicroBatchRequest, MicroBatchRun, StageExecution
 from penstock.job.submitter import MicroBatchLostError
 from penstock.task.failure import unpack
-from penstock.task.messages import Acknowledgement, Instruction, encode
+from penstock.task.messages import Acknowledgement
 
 logger = logging.getLogger("penstock.job")
 
@@ -71,15 +70,8 @@ class MicroBatchRunner:
         self._context.check_owner()
         # One reading of the clock for all tasks of the try.
         now = int(self._context.job.clock() * 1000)
-        instructions: list[Instruction] = [
+        instructions = [
             e.instruction(request, try_number, now, is_head=e is self._head)
             for e in self._executions
         ]
-        path = self._context.layout.instruction(self._head.stage.id, self._head.batch, try_number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with naming(path):
-                path.write_bytes(encode(instructions))
-            return self._context.submitter.run(instructions, path)
-        finally:
-            path.unlink(missing_ok=True)
+        return self._context.submitter.run(instructions)

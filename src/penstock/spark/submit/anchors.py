@@ -42,7 +42,7 @@ class Anchors:
     """
 
     def __init__(self, context: SparkContext) -> None:
-        self._context = context
+        self.context = context
         self._plain: dict[int, RDD[Any]] = {}
         self._for_shuffle: dict[int, ShuffleAnchor] = {}
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class Anchors:
     def remove_shuffles(self, shuffles: Iterable[int]) -> None:
         """Remove the files of shuffles; those of the user's own DataFrames stay."""
         with contextlib.suppress(Exception):
-            cleaner: Any = self._context._jsc.sc().cleaner().get()
+            cleaner: Any = self.context._jsc.sc().cleaner().get()
             for shuffle_id in shuffles:
                 cleaner.doCleanupShuffle(shuffle_id, False)
 
@@ -111,7 +111,7 @@ class Anchors:
 
     def _spread(self) -> None:
         cores: Counter[str] = Counter()
-        for executor in executors(self._context):
+        for executor in executors(self.context):
             cores[executor.host] += executor.cores
         # Spark caches block locations when a job is submitted: this job refreshes them.
         self._anywhere(1)._jrdd.count()
@@ -139,7 +139,7 @@ class Anchors:
 
     def _homes(self, anchor: Any, width: int) -> list[str | None]:
         """Return the host of each partition's block, None where there is none."""
-        spark: Any = self._context._jsc.sc()
+        spark: Any = self.context._jsc.sc()
         homes: list[str | None] = []
         for partition in range(width):
             # "executor_<host>_<id>" where a block is cached
@@ -150,8 +150,8 @@ class Anchors:
 
     def _on(self, hosts: Sequence[str]) -> RDD[Any]:
         """Return an RDD with a partition and an element for each host, preferred to be there."""
-        jvm: Any = self._context._jvm
-        spark: Any = self._context._jsc.sc()
+        jvm: Any = self.context._jvm
+        spark: Any = self.context._jsc.sc()
 
         def sequence(elements: Iterable[object]) -> Any:
             listed = jvm.java.util.ArrayList()
@@ -160,8 +160,8 @@ class Anchors:
             return jvm.PythonUtils.toSeq(listed)
 
         preferred = sequence(jvm.scala.Tuple2(b"", sequence([host])) for host in hosts)
-        made = spark.makeRDD(preferred, self._context.emptyRDD()._jrdd.classTag())
-        return RDD(made.toJavaRDD(), self._context, NoOpSerializer())
+        made = spark.makeRDD(preferred, self.context.emptyRDD()._jrdd.classTag())
+        return RDD(made.toJavaRDD(), self.context, NoOpSerializer())
 
     def _new_plain(self, width: int, hosts: Sequence[str] | None = None) -> RDD[Any]:
         anchor = self._anywhere(width) if hosts is None else self._on(hosts)
@@ -169,7 +169,7 @@ class Anchors:
         return anchor
 
     def _new_shuffle_anchor(self, width: int, hosts: Sequence[str] | None = None) -> ShuffleAnchor:
-        jvm: Any = self._context._jvm
+        jvm: Any = self.context._jvm
         # Spark compares partitioners by this number, and the ids of Python functions are above 0.
         partitioner = jvm.PythonPartitioner(width, 0)
         empty = map_to_bytes(self._anywhere(width), _one_empty_element)
@@ -179,15 +179,15 @@ class Anchors:
         return ShuffleAnchor(partitioner, pairs, self._values(pairs))
 
     def _anywhere(self, width: int) -> RDD[Any]:
-        return self._context.parallelize(range(width), width)
+        return self.context.parallelize(range(width), width)
 
     def _pairs(self, records: RDD[bytes], partitioner: Any) -> Any:
-        jvm: Any = self._context._jvm
+        jvm: Any = self.context._jvm
         return jvm.PairwiseRDD(records._jrdd.rdd()).asJavaPairRDD().partitionBy(partitioner)
 
     def _values(self, pairs: Any) -> RDD[bytes]:
-        jvm: Any = self._context._jvm
-        return RDD(jvm.PythonRDD.valueOfPair(pairs), self._context, NoOpSerializer())
+        jvm: Any = self.context._jvm
+        return RDD(jvm.PythonRDD.valueOfPair(pairs), self.context, NoOpSerializer())
 
 
 def map_to_bytes(rdd: RDD[Any], function: Any) -> RDD[bytes]:

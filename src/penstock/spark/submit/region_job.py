@@ -19,11 +19,14 @@ from penstock.graph.regions import PipelinedRegion, SlotAssignment, slot_assignm
 from penstock.ids import StageId
 from penstock.spark.submit.anchors import Anchors, drain, map_to_bytes
 from penstock.spark.submit.input_frames import Frame, ReusableFrame
-from penstock.spark.submit.instruction_property import enter_task, read_instructions
+from penstock.spark.submit.instruction_property import (
+    enter_task,
+    read_instructions,
+    set_instructions,
+)
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
-    SubtaskWork,
     decode_instructions,
     encode,
     has_input,
@@ -58,7 +61,7 @@ class RegionJob:
 
     def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
         """Run one try of a micro-batch; return the acknowledgements of each stage."""
-        rdd = self._first_level(self._runner(0, instructions), instructions[0].work)
+        rdd = self._first_level(instructions)
         shuffles = []
         for level, anchor in enumerate(self._level_anchors[1:], 1):
             incoming, shuffle = self._anchors.shuffle(rdd, anchor)
@@ -69,12 +72,15 @@ class RegionJob:
         finally:
             self._anchors.remove_shuffles(shuffles)
 
-    def _first_level(self, runner: _LevelRunner, work: Sequence[SubtaskWork]) -> RDD[bytes]:
+    def _first_level(self, instructions: list[Instruction]) -> RDD[bytes]:
+        runner, work = self._runner(0, instructions), instructions[0].work
         # Without input a micro-batch only fires timers and notifies functions.
         if self._frame is None or not has_input(work):
             return map_to_bytes(self._level_anchors[0].rdd, runner)
         if not isinstance(self._frame, ReusableFrame):
             return _over_frame(self._frame(work), runner)
+        # A plan that is run again has what its tasks need in a property of the job.
+        set_instructions(self._anchors.context, self._of_level(0, instructions))
         if self._reusable is None:
             self._reusable = _over_frame(self._frame.df, runner.for_any_micro_batch())
         return self._reusable
@@ -84,10 +90,14 @@ class RegionJob:
         return _LevelRunner(
             self._slots,
             level,
-            encode([i for i in instructions if i.stage in stages]),
+            encode(self._of_level(level, instructions)),
             {stage: self._tasks[stage] for stage in stages},
             sys.path,
         )
+
+    def _of_level(self, level: int, instructions: list[Instruction]) -> list[Instruction]:
+        stages = {stage for stage, _ in self._slots.levels[level]}
+        return [i for i in instructions if i.stage in stages]
 
 
 class _LevelRunner:

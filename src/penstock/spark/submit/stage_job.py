@@ -12,7 +12,11 @@ from pyspark.sql import DataFrame
 from penstock.graph.plan import Stage
 from penstock.spark.submit.anchors import Anchors, drain
 from penstock.spark.submit.input_frames import Frame, ReusableFrame
-from penstock.spark.submit.instruction_property import enter_task, read_instructions
+from penstock.spark.submit.instruction_property import (
+    enter_task,
+    read_instructions,
+    set_instructions,
+)
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
@@ -33,6 +37,7 @@ class StageJob:
     def __init__(
         self, stage: Stage, anchors: Anchors, task: Broadcast[bytes], frame: Frame | None
     ) -> None:
+        self._context = anchors.context
         self._runner = _SubtaskRunner(task, sys.path)
         self._over_anchor = anchors.plain(stage.parallelism).mapPartitions(self._runner)
         self._frame = frame
@@ -43,6 +48,7 @@ class StageJob:
     def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
         """Run one try of a micro-batch; return its acknowledgements in any order."""
         (instruction,) = instructions
+        set_instructions(self._context, instructions)
         if self._frame is None or not has_input(instruction.work):
             # Without input a micro-batch only fires timers and notifies functions.
             rows = self._over_anchor.collect()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark import RDD, TaskContext
@@ -19,7 +18,6 @@ from penstock.spark.root_cause import root_cause
 from penstock.spark.sources.dataframe_source import DataFrameSource
 from penstock.spark.submit.anchors import Anchors, drain
 from penstock.spark.submit.input_frames import input_frame
-from penstock.spark.submit.instruction_property import set_instructions
 from penstock.spark.submit.region_job import RegionJob
 from penstock.spark.submit.stage_job import StageJob
 from penstock.task.failure import pack, unpack
@@ -64,14 +62,13 @@ class SparkSubmitter:
         for region in regions:
             self._prepare(region)
 
-    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+    def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
         """Run one micro-batch in the pool of the region's first stage; see `Submitter`."""
         head = StageId(instructions[0].stage)
         self._enter(f"stage-{head}")
         self._anchors.follow_executors()
         if self._generations[head] != self._anchors.generation:
             self._prepare(self._regions[head])
-        set_instructions(self._context, path)
         acks = _call(lambda: self._jobs[head].run(instructions))
         return checked(acks, instructions, self._sparse)
 

@@ -115,8 +115,8 @@ class Late(WatchedSubmitter):
         time.sleep(self._seconds[instruction.stage])
         self.ran.append((instruction.stage, began, time.monotonic()))
 
-    def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
-        acks = super().run(instructions, path)
+    def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
+        acks = super().run(instructions)
         return [[replace(a, phases={"process": 0.0001}) for a in of_one] for of_one in acks]
 
 

@@ -112,9 +112,9 @@ def test_a_failed_task_leaves_neither_its_segment_nor_its_delta(tmp_path: Path) 
     left: list[Path] = []
 
     class Looks(WatchedSubmitter):
-        def run(self, instructions: list[Instruction], path: Path) -> list[list[Acknowledgement]]:
+        def run(self, instructions: list[Instruction]) -> list[list[Acknowledgement]]:
             try:
-                return super().run(instructions, path)
+                return super().run(instructions)
             except OSError:
                 for suffix in ("arrow", "delta"):
                     left.extend(tmp_path.rglob(f"*-b{instructions[0].batch}-t0-*.{suffix}"))
