@@ -484,7 +484,7 @@ def test_pending_output_of_a_declared_type_keeps_its_format(tmp_path: Path) -> N
     for value in (1, 300):
         writer.write(value)
     data = b"\x02\0\0\0\x04LONG\x01\0\0\0\x01\x01\x01\0\0\0\x03\xcd\x01\x2c"
-    assert load_staged(writer.stage()) == data
+    assert load_staged(writer.stage(), tmp_path) == data
 
 
 # -- files --------------------------------------------------------------------------------------

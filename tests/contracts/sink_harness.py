@@ -284,6 +284,7 @@ class Attempt:
                 parallelism=parallelism,
                 name="the sink",
                 work_dir=self._work_dir,
+                staging_dir=self._staging_dir,
                 job=self._job,
                 attempt=name,
                 checkpointed=checkpointed,

@@ -88,7 +88,7 @@ class WatchedSubmitter:
 
     def _launch(self, plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
         def submitter(
-            groups: tuple[PipelinedRegion, ...], name: str, tasks: dict[StageId, bytes]
+            groups: tuple[PipelinedRegion, ...], name: str, tasks: dict[StageId, bytes], stay: bool
         ) -> WatchedSubmitter:
             self._inner = InlineSubmitter(groups, tasks)
             return self

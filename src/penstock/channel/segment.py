@@ -2,13 +2,14 @@
 
 A task writes one file per output channel; each consumer subtask reads some byte ranges of it,
 Arrow IPC streams, which it maps into memory. The acknowledgement of the task holds the ranges.
+Hosts that share no directory write them as objects of a store.
 """
 
 from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,9 @@ import pyarrow as pa
 
 from penstock.channel.columns import Columns, RecordLayout
 from penstock.common.new_files import naming
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import CorruptSegmentError
+from penstock.storage.storages import storage_at
 
 _LAYOUT = b"penstock.layout"
 _KEY = "key"
@@ -73,29 +76,58 @@ class SliceWriter(ABC):
 
 
 class SegmentWriter(SliceWriter):
-    """Writes one segment file; the file is created with the first record."""
+    """Writes one segment, a file or an object of a store; it exists if there is a record."""
 
-    def __init__(self, path: Path, consumers: int) -> None:
-        self._path = path
-        self._file: pa.NativeFile | None = None
+    def __init__(self, place: Location, consumers: int) -> None:
+        self._name = place.name
+        self._output = _Object(place) if isinstance(place, StorageUrl) else _File(place)
         self._offset = 0
         self._slices: list[list[Slice]] = [[] for _ in range(consumers)]
 
     def _append(self, consumer: int, data: pa.Buffer, rows: int) -> None:
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = pa.OSFile(str(self._path), "wb")
-        with naming(self._path):
-            self._file.write(data)
+        self._output.write(data)
         self._slices[consumer].append(Slice(self._offset, data.size, rows, zlib.crc32(data)))
         self._offset += data.size
 
     def finish(self) -> Segment | None:
         """Close the file; return its description, None if no record was written."""
-        if self._file is None:
+        if not self._offset:
             return None
-        self._file.close()
-        return Segment(self._path.name, self._offset, self._slices)
+        self._output.close()
+        return Segment(self._name, self._offset, self._slices)
+
+
+class _File:
+    """A file that is created with its first bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: pa.NativeFile | None = None
+
+    def write(self, data: pa.Buffer) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = pa.OSFile(str(self._path), "wb")
+        with naming(self._path):
+            self._file.write(data)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _Object:
+    """An object that is written when it is complete."""
+
+    def __init__(self, place: StorageUrl) -> None:
+        self._place = place
+        self._pieces: list[bytes] = []
+
+    def write(self, data: pa.Buffer) -> None:
+        self._pieces.append(data.to_pybytes())
+
+    def close(self) -> None:
+        storage_at(self._place.parent).write(self._place.name, self._pieces)
 
 
 class DecodedSlice:
@@ -124,27 +156,48 @@ class DecodedSlice:
             self.columns = [column.slice(0, rows) for column in self.columns]
 
 
-def read_slices(path: Path, slices: list[Slice]) -> Iterator[DecodedSlice]:
-    """Yield some slices of a segment file, without copying them.
+def read_slices(place: Location, slices: list[Slice]) -> Iterator[DecodedSlice]:
+    """Yield some slices of a segment, without copying those of a file.
 
     Raises:
-        CorruptSegmentError: the file is missing, too short, or its bytes have changed.
+        CorruptSegmentError: it is missing, too short, or its bytes have changed.
     """
     if not slices:
         return
-    try:
-        mapped = pa.memory_map(str(path)).read_buffer()
-    except OSError as error:
-        raise CorruptSegmentError(str(path), str(error)) from error
+    read = _ranges_of(place)
     for part in slices:
-        if part.offset + part.length > mapped.size:
-            raise CorruptSegmentError(
-                str(path), f"{mapped.size} bytes where {part.offset + part.length} are needed"
-            )
-        data = mapped.slice(part.offset, part.length)
+        data = read(part)
+        if data.size < part.length:
+            missing = part.offset + part.length
+            raise CorruptSegmentError(str(place), f"it ends before byte {missing}")
         if zlib.crc32(data) != part.crc:
-            raise CorruptSegmentError(str(path), f"checksum differs at byte {part.offset}")
+            raise CorruptSegmentError(str(place), f"checksum differs at byte {part.offset}")
         yield decode_slice(data)
+
+
+def _ranges_of(place: Location) -> Callable[[Slice], pa.Buffer]:
+    """Return a function that reads a slice; what it returns may be too short."""
+    if isinstance(place, StorageUrl):
+        storage = storage_at(place.parent)
+
+        def fetch(part: Slice) -> pa.Buffer:
+            try:
+                with storage.open(place.name, part.offset, part.length) as file:
+                    return pa.py_buffer(file.read())
+            except FileNotFoundError as error:
+                raise CorruptSegmentError(str(place), str(error)) from error
+
+        return fetch
+    try:
+        mapped = pa.memory_map(str(place)).read_buffer()
+    except OSError as error:
+        raise CorruptSegmentError(str(place), str(error)) from error
+
+    def cut(part: Slice) -> pa.Buffer:
+        start = min(part.offset, mapped.size)
+        return mapped.slice(start, min(part.length, mapped.size - start))
+
+    return cut
 
 
 def _parts(

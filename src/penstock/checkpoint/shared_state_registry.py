@@ -55,9 +55,14 @@ class StateFilesLease:
 class SharedStateRegistry:
     """The leases of one job attempt and the checkpoints it retains; any thread may call."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, files_are_here: bool = True) -> None:
+        """Create a registry; tasks delete the files if they are not on this host."""
         self._lock = threading.Lock()
         self._stores = _StoreDeletions()
+        self._elsewhere: defaultdict[Path, list[str]] | None = None
+        """By directory, the names of files that tasks have to delete."""
+        if not files_are_here:
+            self._elsewhere = defaultdict(list)
         self._references: Counter[Location] = Counter()
         self._checkpoints: dict[CheckpointId, StateFilesLease] = {}
 
@@ -94,7 +99,8 @@ class SharedStateRegistry:
             for file in unneeded:
                 del self._references[file]
         # Outside the lock: only the owner of a lease can name its files, so none comes back.
-        self._delete(unneeded)
+        for file in unneeded:
+            self.delete(file)
 
     def close(self) -> None:
         """Wait until what was deleted is gone from stores, too; nothing may be leased afterwards.
@@ -103,15 +109,26 @@ class SharedStateRegistry:
         """
         self._stores.close()
 
-    def _delete(self, files: Iterable[Location]) -> None:
-        for file in files:
-            if isinstance(file, StorageUrl):
-                self._stores.add(file)
-                continue
-            try:
-                file.unlink(missing_ok=True)
-            except OSError as error:
-                logger.warning("unneeded state file %s cannot be deleted: %s", file, error)
+    def take_unneeded(self, directory: Path) -> list[str]:
+        """Return the names of files that a task has to delete; each of them once."""
+        if self._elsewhere is None:
+            return []
+        with self._lock:
+            return self._elsewhere.pop(directory, [])
+
+    def delete(self, file: Location) -> None:
+        """Delete a file that nothing has leased; soon, if in a store or on another host."""
+        if isinstance(file, StorageUrl):
+            self._stores.add(file)
+            return
+        if self._elsewhere is not None:
+            with self._lock:
+                self._elsewhere[file.parent].append(file.name)
+            return
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("unneeded file %s cannot be deleted: %s", file, error)
 
 
 class _StoreDeletions:

@@ -92,9 +92,9 @@ class CollectSink(sink.Sink):
         receiver = self._receiver_for(context.name)
         if context.checkpointed:
             place = context.store or context.work_dir
-            return _CheckpointedPublisher(Deliveries(place, context.attempt))
+            return _CheckpointedPublisher(Deliveries(place, context.attempt), context.staging_dir)
         return ImmediatePublisher(
-            lambda data: receiver.receive(decode_values(data, context.type_info))
+            context, lambda data: receiver.receive(decode_values(data, context.type_info))
         )
 
     def committer(self, context: CommitterContext) -> Committer:
@@ -108,13 +108,14 @@ class CollectSink(sink.Sink):
 
 
 class _CheckpointedPublisher(sink.SinkPublisher):
-    def __init__(self, deliveries: Deliveries) -> None:
+    def __init__(self, deliveries: Deliveries, staging_dir: Path) -> None:
         self._deliveries = deliveries
+        self._staging_dir = staging_dir
         self._published: list[bytes] = []
         self._pre_commits = PreCommits()
 
     def publish(self, staged: Sequence[bytes]) -> None:
-        self._published.extend(load_staged(entry) for entry in staged if entry)
+        self._published.extend(load_staged(entry, self._staging_dir) for entry in staged if entry)
 
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], sink.SinkSnapshot]:
         blocks, self._published = self._published, []

@@ -23,7 +23,7 @@ class DiscardingSink(sink.Sink):
         return _Writer()
 
     def publisher(self, context: sink.PublisherContext) -> sink.SinkPublisher:
-        return ImmediatePublisher(lambda data: None)
+        return ImmediatePublisher(context, lambda data: None)
 
 
 class _Writer(sink.SinkWriter):

@@ -26,7 +26,7 @@ class PrintSink(sink.Sink):
         return _Writer(context, self._prefix(context.subtask, context.parallelism))
 
     def publisher(self, context: sink.PublisherContext) -> sink.SinkPublisher:
-        return ImmediatePublisher(self._print)
+        return ImmediatePublisher(context, self._print)
 
     def _print(self, lines: bytes) -> None:
         # Looked up each time, because the program may have redirected standard output since.

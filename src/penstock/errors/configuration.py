@@ -41,6 +41,19 @@ class UnusableDirectoryError(ConfigurationError):
     )
 
 
+class UnsharedWorkDirError(ConfigurationError):
+    """A host does not see the work directory, and there is no store to use instead."""
+
+    path: str
+    host: str
+    is_permanent = True
+    template = (
+        "host {host} does not have the work directory {path}: set penstock.work-dir to a directory "
+        "that driver and executors share, or execution.checkpointing.dir to a store such as "
+        "s3://bucket/path, with which hosts need to share nothing else"
+    )
+
+
 class PortInUseError(ConfigurationError):
     """Spark cannot open a port of this host."""
 

@@ -67,6 +67,18 @@ class RemotePathError(ConnectorError, ValueError):
     )
 
 
+class MissingOnHostError(ConnectorError):
+    """A host of the cluster does not have a path that a source or sink needs there."""
+
+    step: str
+    path: str
+    host: str
+    template = (
+        "step {step!r} needs {path} on every host, and host {host} does not have it: mount it "
+        "there, or use a path in a store"
+    )
+
+
 class UnwritablePathError(ConnectorError):
     """A sink cannot write below its path."""
 

@@ -108,6 +108,16 @@ class CorruptStateError(PenstockError):
     template = "state file {path} cannot be used: {reason}; the file was not changed"
 
 
+class StateElsewhereError(PenstockError):
+    """Changes of the state since the last checkpoint are on another host, or lost with it."""
+
+    path: str
+    template = (
+        "state file {path} is not on this host: the subtask ran on another one, and hosts share no "
+        "directory; the job goes on from its last checkpoint"
+    )
+
+
 class LocalStateDirFullError(PenstockError):
     """A host has no space for its local copy of the state."""
 

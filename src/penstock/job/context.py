@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,12 +41,16 @@ class JobContext:
     restart: RestartStrategy
     job_dir: JobDir
     work_dir: Path
-    """Shared by driver and tasks; its files are of use to one attempt only."""
+    """Shared by driver and tasks, or the driver's own; of use to one attempt only."""
     local_dir: HostDir
+    files_dir: HostDir
+    """For the files of tasks, if they do not see `work_dir`."""
     fresh: bool
     program: JobFacts
     regions: Callable[[Plan, Collection[ChannelId]], tuple[PipelinedRegion, ...]]
     """Divides a plan into regions, given the channels that must have a log."""
+    missing_on_hosts: Callable[[Sequence[Path]], Mapping[Path, str]]
+    """Returns which of some paths a host of the engine does not have, with the name of a host."""
     make_submitter: Callable[[tuple[PipelinedRegion, ...], AttemptLayout], Submitter]
     clock: Callable[[], float]
     """Processing time, in seconds."""

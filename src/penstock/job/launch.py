@@ -11,7 +11,8 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.checkpoint.settings import read_checkpoint_settings
@@ -44,11 +45,17 @@ from penstock.task.stage_task import StageTask, dump_task
 
 logger = logging.getLogger("penstock")
 
-MakeSubmitter = Callable[[tuple[PipelinedRegion, ...], str, dict[StageId, bytes]], Submitter]
-"""Makes the engine side of an attempt from its regions, its name and its pickled stages by id."""
+MakeSubmitter = Callable[[tuple[PipelinedRegion, ...], str, dict[StageId, bytes], bool], Submitter]
+"""Makes the engine side of an attempt from its regions, its name and its pickled stages by id.
+
+The last argument says whether subtasks must stay on their hosts, because hosts share no directory.
+"""
 
 ResolveTransport = Callable[[Transport | None], Transport]
 """Chooses the transport between stages, given that of the configuration, None for automatic."""
+
+MissingOnHosts = Callable[[Sequence[Path]], Mapping[Path, str]]
+"""Returns which of some paths a host of the engine does not have, with the name of a host."""
 
 _OWNER_ONLY = 0o700
 _OTHERS = 0o077
@@ -66,6 +73,7 @@ def launch(
     batch_mode: bool,
     make_submitter: MakeSubmitter,
     resolve_transport: ResolveTransport = lambda wanted: wanted or Transport.CHANNEL,
+    missing_on_hosts: MissingOnHosts = lambda paths: {},
     clock: Callable[[], float] = time.time,
 ) -> LaunchedJob:
     """Start a plan and return at once; a job whose driver died resumes from its newest checkpoint.
@@ -89,6 +97,7 @@ def launch(
     if running is not None and not running.wait_for_end(0):
         raise JobAlreadyRunningError(key, "this host", os.getpid(), "just now")
     local_dir = _local_dir(settings, job_dir)
+    files_dir = replace(local_dir, name=f"{local_dir.name}-files", in_memory=False)
     if checkpoints.enabled and checkpoints.directory is None:
         logger.warning(
             "Checkpoints of job %r do not survive this process: after a crash it starts from the "
@@ -119,7 +128,8 @@ def launch(
 
     def submitter(regions: tuple[PipelinedRegion, ...], layout: AttemptLayout) -> Submitter:
         name = f"{key}-{layout.attempt}-{os.urandom(3).hex()}"
-        return make_submitter(regions, name, stage_tasks(regions, layout))
+        tasks = stage_tasks(regions, layout)
+        return make_submitter(regions, name, tasks, layout.unshared is not None)
 
     # A plan that cannot be pickled is rejected before the journal records a start.
     stage_tasks(
@@ -134,9 +144,11 @@ def launch(
         job_dir=job_dir,
         work_dir=work_dir,
         local_dir=local_dir,
+        files_dir=files_dir,
         fresh=_is_fresh(configuration, job_dir),
         program=_program(plan),
         regions=regions,
+        missing_on_hosts=missing_on_hosts,
         make_submitter=submitter,
         clock=clock,
         # A test that moves processing time by hand moves everything by it.

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.common.storage_url import Location
+from penstock.errors import CorruptStateError
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import entries_of
 from penstock.savepoint.write import write_subtask
 from penstock.state.backends import refs
+from penstock.state.backends.base import StateBackend
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.delta import Entry
 from penstock.state.key_groups import KeyGroupRange
-from penstock.state.local_dir import AttemptDir, writing_to
+from penstock.state.local_dir import AttemptDir, remove_older_attempts, writing_to
 from penstock.state.merge import reject_pickled
 from penstock.state.savepoint_file import SavepointFile
 from penstock.state.stored_files import store_files
@@ -36,16 +38,60 @@ class CompactionWork:
     snapshot: refs.LocalSnapshot | None = None
 
 
-def compact(work: CompactionWork, task_attempt: int) -> refs.StateRef | None:
-    """Compact deltas into a new base, or upload a local snapshot to the shared directory."""
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The new base of one subtask."""
+
+    ref: refs.StateRef | None
+    """None if the state did not change."""
+    damage: str = ""
+    """What was wrong with the files that were written first."""
+
+
+def compact(work: CompactionWork, task_attempt: int) -> Compacted:
+    """Compact deltas into a new base, or upload a local snapshot.
+
+    The new files are synced and read back: a damaged one is never used, but written again.
+    """
     backend = create_state_backend(work.backend, incremental=work.incremental)
     name = replace(work.name, task_attempt=task_attempt)
-    compacted = backend.on_host(
-        work.place, lambda place: backend.compact(place, work.ref, name, work.snapshot)
-    )
+
+    def write(snapshot: refs.LocalSnapshot | None) -> refs.StateRef | None:
+        base = backend.on_host(
+            work.place, lambda place: backend.compact(place, work.ref, name, snapshot)
+        )
+        if base is not None:
+            _make_durable(backend, work.place.shared, base, work.ref)
+        return base
+
+    try:
+        compacted = Compacted(write(work.snapshot))
+    except CorruptStateError as error:
+        # The local snapshot is used up: the state is rebuilt from its last base and deltas.
+        compacted = Compacted(write(None), str(error))
     if work.snapshot is not None:
         backend.clean_up_local(work.place.resolve(), work.snapshot.version)
     return compacted
+
+
+def _make_durable(
+    backend: StateBackend, place: refs.StateLocation, base: refs.StateRef, old: refs.StateRef
+) -> None:
+    """Sync and read back the files of a base that the state did not have before.
+
+    Raises:
+        CorruptStateError: one of them is damaged; all of them are deleted.
+    """
+    # A store has verified what it received.
+    known = {file.name for file in old.files}
+    known |= {file.name for file in base.files if file.stored is not None}
+    try:
+        backend.sync(place, base, known)
+        backend.verify(place, base, known)
+    except CorruptStateError:
+        for file in (file for file in base.files if file.name not in known):
+            (place.shared_dir / file.name).unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +114,7 @@ def store(work: StoreWork, task_attempt: int) -> list[refs.FileRef]:
 class LoadWork:
     """The state of one subtask, to be loaded on its host."""
 
-    attempt_dir: AttemptDir
+    attempt_dirs: Sequence[AttemptDir]
     backend: str
     place: refs.UnresolvedStateLocation
     ref: refs.StateRef
@@ -76,7 +122,7 @@ class LoadWork:
 
 def load(work: LoadWork, task_attempt: int) -> None:
     """Build the local copy of a restored state, verifying every file on the way."""
-    work.attempt_dir.remove_older_attempts()
+    remove_older_attempts(work.attempt_dirs)
     backend = create_state_backend(work.backend)
     backend.on_host(work.place, lambda place: backend.open(place, work.ref)).close()
 
@@ -94,7 +140,7 @@ class PreviousState:
 class RestoreWork:
     """The key groups of one subtask, to be read from several old subtasks or a savepoint."""
 
-    attempt_dir: AttemptDir
+    attempt_dirs: Sequence[AttemptDir]
     backend: str
     place: refs.UnresolvedStateLocation
     name: refs.StagedName
@@ -109,7 +155,7 @@ class RestoreWork:
 
 def restore(work: RestoreWork, task_attempt: int) -> refs.StateRef:
     """Build a new state at version 0 from the key groups that the subtask owns now."""
-    work.attempt_dir.remove_older_attempts()
+    remove_older_attempts(work.attempt_dirs)
     backend = create_state_backend(work.backend)
     name = replace(work.name, task_attempt=task_attempt)
 
@@ -168,6 +214,7 @@ def export(work: ExportWork, task_attempt: int) -> list[SavepointFile]:
     return work.place.use(export_through_host)
 
 
-def remove_local_state(work: AttemptDir, task_attempt: int) -> None:
-    """Remove the directory of a finished attempt from the host of this task."""
-    work.leave()
+def remove_local_state(work: Sequence[AttemptDir], task_attempt: int) -> None:
+    """Remove the directories of a finished attempt from the host of this task."""
+    for directory in work:
+        directory.leave()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,6 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.common.config.known_options import WORK_DIR
 from penstock.common.config.pipeline_options import PYTHON_FILES
 from penstock.common.config.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from penstock.common.config_options import read
@@ -24,6 +23,7 @@ from penstock.ids import StageId
 from penstock.job.launch import launch
 from penstock.job.launched_job import LaunchedJob
 from penstock.spark.session import open_session
+from penstock.spark.submit.hosts import missing_on_hosts
 from penstock.spark.submit.submitter import SparkSubmitter
 from penstock.spark.transport import resolve_transport
 
@@ -47,16 +47,18 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
         # Called for each attempt: the session of the last one may have been stopped.
         sessions[:] = [session_for(configuration)]
         _ship_python_files(sessions[0], configuration)
-        is_temporary = read(configuration, WORK_DIR) is None
-        return resolve_transport(sessions[0], wanted, work_dir_is_temporary=is_temporary)
+        return resolve_transport(sessions[0], wanted)
 
     def submitter(
-        regions: tuple[PipelinedRegion, ...], job: str, tasks: dict[StageId, bytes]
+        regions: tuple[PipelinedRegion, ...], job: str, tasks: dict[StageId, bytes], stay: bool
     ) -> SparkSubmitter:
-        return SparkSubmitter(sessions[0], job, regions, tasks)
+        return SparkSubmitter(sessions[0], job, regions, tasks, stay=stay)
+
+    def missing(paths: Sequence[Path]) -> Mapping[Path, str]:
+        return missing_on_hosts(sessions[0].sparkContext, paths)
 
     with _restored_properties():
-        return launch(plan, configuration, batch_mode, submitter, resolve)
+        return launch(plan, configuration, batch_mode, submitter, resolve, missing)
 
 
 @contextmanager

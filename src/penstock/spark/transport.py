@@ -65,18 +65,12 @@ def choose_transport(wanted: Transport | None, facts: ClusterFacts) -> tuple[Tra
     return Transport.SHUFFLE, f"executors are on {', '.join(facts.elsewhere)}"
 
 
-def resolve_transport(
-    session: SparkSession, wanted: Transport | None, *, work_dir_is_temporary: bool = False
-) -> Transport:
-    """Decide for a session; called before the first micro-batch of an attempt."""
-    context = session.sparkContext
-    facts = _facts(context, needs_executors=wanted is None or work_dir_is_temporary)
-    if work_dir_is_temporary and facts.elsewhere:
-        logger.warning(
-            "Executors are on %s, but the work-dir is a temporary directory of this host: set "
-            "penstock.work-dir to a directory that all hosts share",
-            ", ".join(facts.elsewhere),
-        )
+def resolve_transport(session: SparkSession, wanted: Transport | None) -> Transport:
+    """Decide for a session; called before the first micro-batch of an attempt.
+
+    Waits for executors on a cluster, which are known then.
+    """
+    facts = _facts(session.sparkContext)
     chosen, reason = choose_transport(wanted, facts)
     is_fallback = wanted is None and facts.obstacle is not None and not facts.is_local
     level = logging.WARNING if is_fallback else logging.INFO
@@ -99,11 +93,11 @@ def shuffle_obstacle(conf: dict[str, str]) -> str | None:
     return None
 
 
-def _facts(context: SparkContext, *, needs_executors: bool) -> ClusterFacts:
+def _facts(context: SparkContext) -> ClusterFacts:
     conf = dict(context.getConf().getAll())
     is_local = context.master == "local" or context.master.startswith("local[")
     driver = _address(conf.get("spark.driver.host", "localhost"))
-    hosts = _executor_hosts(context, driver) if needs_executors and not is_local else frozenset()
+    hosts = _executor_hosts(context, driver) if not is_local else frozenset()
     return ClusterFacts(is_local, driver, hosts, shuffle_obstacle(conf))
 
 

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from penstock.common.new_files import create_file
 from penstock.common.storage_url import Location
-from penstock.errors import CorruptStateError
+from penstock.errors import CorruptStateError, PenstockError, StateElsewhereError
 from penstock.state.backends.refs import FileRef, StateLocation
 from penstock.state.delta import Block, Sums, read_blocks, write_blocks
 from penstock.storage.storages import storage_at
@@ -62,6 +62,7 @@ def open_file(location: StateLocation, ref: FileRef) -> Iterator[BinaryIO]:
 
     Raises:
         CorruptStateError: if it is missing; or if it is too short, when that is found.
+        StateElsewhereError: if it is missing, and may be on another host.
     """
     try:
         if ref.stored is None or location.store is None:
@@ -73,7 +74,15 @@ def open_file(location: StateLocation, ref: FileRef) -> Iterator[BinaryIO]:
             with storage.open(stored.object, stored.start, ref.size) as file:
                 yield file
     except FileNotFoundError:
-        raise CorruptStateError(str(place_of(location, ref)), "it is missing") from None
+        raise missing(location, ref) from None
+
+
+def missing(location: StateLocation, ref: FileRef) -> PenstockError:
+    """Return the error for a file that does not exist."""
+    place = str(place_of(location, ref))
+    if location.is_of_host and ref.stored is None:
+        return StateElsewhereError(place)
+    return CorruptStateError(place, "it is missing")
 
 
 def read_file(location: StateLocation, ref: FileRef) -> Iterator[Block]:

@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
@@ -202,6 +202,12 @@ class AttemptDir:
             remove_attempts(directory, self.attempt)
             # A later attempt may have started already: the directory is not empty then.
             _remove_if_empty(directory)
+
+
+def remove_older_attempts(directories: Iterable[AttemptDir]) -> None:
+    """Call `AttemptDir.remove_older_attempts` of several directories."""
+    for directory in directories:
+        directory.remove_older_attempts()
 
 
 def make_private(path: Path) -> None:

@@ -12,9 +12,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from penstock.errors import CorruptStateError
+from penstock.errors import PenstockError
 from penstock.state.backends.refs import FileRef, StagedName, StateLocation, StoredAt
-from penstock.state.files import check_sums, file_name
+from penstock.state.files import check_sums, file_name, missing
 from penstock.storage.contract import Storage, pieces_of
 from penstock.storage.storages import storage_at
 
@@ -42,8 +42,9 @@ def store_files(
 
     Raises:
         CorruptStateError: a file is missing, damaged or another one; objects may be left over.
+        StateElsewhereError: a file is missing, and may be on another host.
     """
-    sources = [_Source(location.shared_dir / file.name, file.name, file) for file in files]
+    sources = [_known(location, file) for file in files]
     return _store(location, sources, version, name)
 
 
@@ -64,6 +65,12 @@ class _Source:
     name: str
     ref: FileRef | None = None
     """What is known of the file; None if it is new."""
+    missing: PenstockError | None = None
+    """What to raise if it does not exist; None for `FileNotFoundError`."""
+
+
+def _known(location: StateLocation, ref: FileRef) -> _Source:
+    return _Source(location.shared_dir / ref.name, ref.name, ref, missing(location, ref))
 
 
 class _Sums:
@@ -82,9 +89,9 @@ class _Sums:
                     yield before
                 before = piece
         except FileNotFoundError:
-            if source.ref is None:
+            if source.missing is None:
                 raise
-            raise CorruptStateError(str(source.path), "it is missing") from None
+            raise source.missing from None
         if source.ref is not None:
             wanted = source.ref.size, source.ref.crc
             check_sums(source.path, (self.size, self.crc), wanted)

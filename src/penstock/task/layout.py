@@ -7,11 +7,31 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.common.storage_url import Location, StorageUrl
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
 from penstock.state.backends.refs import StateLocation, UnresolvedStateLocation
 from penstock.state.local_dir import AttemptDir, HostDir
+
+
+class SinkDirs(NamedTuple):
+    """The directories of a sink."""
+
+    staging: Path
+    """Of output that no checkpoint needs."""
+    work: Path
+    """Of output that stays until its checkpoint is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsharedHosts:
+    """Where hosts that share no directory have the files that would be in it."""
+
+    files: HostDir
+    """On each host, what its own tasks read again: state files, and output not yet handed over."""
+    relay: StorageUrl
+    """In the store, what a task leaves for the driver, or for a task on another host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +40,9 @@ class AttemptLayout:
 
     The driver and all tasks see `shared`, which no other attempt uses, and `durable`, the job's
     directory, which stays: state, and the files of connectors. If that is in a store, tasks work on
-    files in `shared`, and checkpoints put them into the store. `local` is a directory of the same
-    name on each host: a cache that may be lost at any time.
+    files in `shared`, and checkpoints put them into the store. Then `shared` may be the driver's
+    alone: `unshared` says what takes its place. `local` is a directory of the same name on each
+    host: a cache that may be lost at any time.
     """
 
     shared: Path
@@ -36,28 +57,46 @@ class AttemptLayout:
     """
     job_instance: str = ""
     """Tells the job from others of the same name, elsewhere or here before it."""
+    unshared: UnsharedHosts | None = None
+    """None if driver and tasks share `shared`."""
 
     @property
     def root(self) -> Path:
-        """The directory of everything this attempt writes."""
+        """The directory of everything this attempt writes; the driver's own if hosts share none."""
         return self.shared / self.attempt
+
+    @property
+    def relay(self) -> StorageUrl | None:
+        """This attempt's place in the store for what goes from host to host; None if not needed."""
+        return None if self.unshared is None else self.unshared.relay / self.attempt
 
     def manifest(self, stage: StageId, batch: int) -> Path:
         """The manifest of a published micro-batch."""
         return self.root / "manifests" / str(stage) / f"{batch}.json"
 
-    def channel(self, channel: ChannelId | int) -> Path:
+    def channel(self, channel: ChannelId | int) -> Location:
         """The segment files of a channel."""
-        return self.root / "channels" / str(channel)
+        return (self.relay or self.root) / "channels" / str(channel)
 
-    def staging(self, uid: OperatorUid) -> Path:
-        """The staged output of a sink."""
-        return self.root / "staging" / file_name(uid)
+    def sink_dirs(self, uid: OperatorUid) -> SinkDirs:
+        """The directories that driver and tasks use for a sink, on the driver."""
+        name = file_name(uid)
+        return SinkDirs(self.root / "staging" / name, self.connector_root / name)
 
-    def state(self, uid: OperatorUid, subtask: int) -> Path:
+    def sink_dirs_of_task(self, uid: OperatorUid) -> SinkDirs:
+        """The same directories, on the host of the calling task."""
+        if self.unshared is None:
+            return self.sink_dirs(uid)
+        root = self.unshared.files.create() / self.attempt
+        return SinkDirs(root / "staging" / file_name(uid), root / "connectors" / file_name(uid))
+
+    def _state_files(self, uid: OperatorUid, subtask: int) -> Path | HostDir:
         """The files of one subtask's keyed state, of all attempts unless they are in a store."""
+        of_subtask = f"shared/{file_name(uid)}/{subtask}"
+        if self.unshared is not None:
+            return self.unshared.files / f"{self.attempt}/{of_subtask}"
         durable = self.root if isinstance(self.durable, StorageUrl) else self.durable
-        return durable / "shared" / file_name(uid) / str(subtask)
+        return durable / of_subtask
 
     def state_store(self, uid: OperatorUid, subtask: int) -> StorageUrl | None:
         """Where checkpoints put these files in a store, None if the job's directory is in none."""
@@ -68,14 +107,20 @@ class AttemptLayout:
     def place(self, uid: OperatorUid, subtask: int) -> UnresolvedStateLocation:
         """The location of one subtask's keyed state: its files, and its copy on each host."""
         local = self.attempt_dir.host_dir / file_name(uid) / str(subtask)
-        return UnresolvedStateLocation(
-            self.state(uid, subtask), local, self.state_store(uid, subtask)
-        )
+        files = self._state_files(uid, subtask)
+        return UnresolvedStateLocation(files, local, self.state_store(uid, subtask))
 
     @property
     def attempt_dir(self) -> AttemptDir:
-        """This attempt's directory on each host."""
+        """This attempt's directory of local stores on each host."""
         return AttemptDir(self.local, self.attempt)
+
+    @property
+    def attempt_dirs(self) -> tuple[AttemptDir, ...]:
+        """All of this attempt's directories on each host."""
+        if self.unshared is None:
+            return (self.attempt_dir,)
+        return (self.attempt_dir, AttemptDir(self.unshared.files, self.attempt))
 
     @property
     def connector_root(self) -> Path:

@@ -90,6 +90,8 @@ class SubtaskWork(msgspec.Struct, frozen=True):
     """When its first timers are due, or an earlier time."""
     restored: bool = False
     """Whether the job was restored, also for an operator without state in the checkpoint."""
+    unneeded: list[str] = []
+    """State files of its host that nothing needs any more, if hosts share no directory."""
 
     @property
     def rows(self) -> int:
@@ -183,6 +185,18 @@ class SubtaskLocation(msgspec.Struct, frozen=True, array_like=True):
         return (self.host, self.directory) == (other.host, other.directory)
 
 
+class RelayedFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file of a sink that a task has put into the store."""
+
+    uid: str
+    """Of the sink."""
+    directory: str
+    """The name of a field of `SinkDirs`."""
+    name: str
+    """Relative to that directory."""
+    size: int
+
+
 class Acknowledgement(msgspec.Struct, frozen=True):
     """The result of one task attempt in a micro-batch; unrelated to Flink's AcknowledgeCheckpoint.
 
@@ -197,6 +211,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     outputs: list[ChannelOutput] = []
     sinks: dict[int, bytes] = {}
     """Per sink operator (node id), what its writer staged."""
+    relayed: list[RelayedFile] = []
+    """The files of sinks that the driver has to fetch, if hosts share no directory."""
     state: FileRef | bytes | None = None
     operator_state: dict[str, bytes] = {}
     """By operator uid, all its operator state after this micro-batch."""

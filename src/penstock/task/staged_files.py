@@ -15,7 +15,8 @@ def remove_staged(layout: AttemptLayout, stage: Stage, subtasks: Iterable[int], 
     """Remove segments, deltas and staged values by the name of their task attempt.
 
     ``name`` is a pattern for several task attempts. Best effort: a task that still runs may write
-    more, which is removed at the end of the attempt. Sinks remove what they staged elsewhere.
+    more, which is removed at the end of the attempt, and so is what a store has. Sinks remove what
+    they staged elsewhere. If hosts share no directory, it removes what is on this host.
     """
     for path in _staged(layout, stage, subtasks, name):
         with contextlib.suppress(OSError):
@@ -26,8 +27,11 @@ def _staged(
     layout: AttemptLayout, stage: Stage, subtasks: Iterable[int], name: str
 ) -> Iterator[Path]:
     for channel in stage.outputs:
-        yield from layout.channel(channel.id).glob(f"{name}.arrow")
-    for node in stage.nodes:
-        yield from layout.staging(node.uid).glob(name)
+        if isinstance(directory := layout.channel(channel.id), Path):
+            yield from directory.glob(f"{name}.arrow")
+    for directories in (layout.sink_dirs_of_task(node.uid) for node in stage.nodes):
+        yield from directories.staging.glob(name)
+        if layout.unshared is not None:
+            yield from directories.work.rglob(f"*{name}*")
     for subtask in subtasks:
-        yield from layout.state(stage.head.uid, subtask).glob(f"*-{name}{DELTA}")
+        yield from layout.place(stage.head.uid, subtask).shared_dir.glob(f"*-{name}{DELTA}")

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError
 from penstock.graph.job_graph import Node
 from penstock.graph.transformation import OperatorKind
 from penstock.ids import AttemptId, StageId
-from penstock.state.backends.refs import StagedName
+from penstock.state.backends.refs import StagedName, staged_prefix
 from penstock.task.failure import StepFailed, pack, with_call_site
 from penstock.task.heads.context import HeadContext, Phases
 from penstock.task.heads.keyed import run_keyed
@@ -29,6 +29,7 @@ from penstock.task.heads.window import run_windows
 from penstock.task.layout import file_name
 from penstock.task.messages import Acknowledgement, ChannelOutput, Instruction, SubtaskLocation
 from penstock.task.operators.functions import OperatorFunctions
+from penstock.task.relayed_files import relay_files
 from penstock.task.shuffle.records import ShuffleMessages
 from penstock.task.stage_task import StageTask, load_task
 from penstock.task.staged_files import remove_staged
@@ -105,6 +106,10 @@ def _run(
     job_attempt = instruction.job, AttemptId(instruction.attempt)
     key = job_attempt, StageId(instruction.stage), attempt.subtask
     task, functions = _take_functions(key, data, instruction, attempt)
+    if task.layout.unshared is not None:
+        for lost in range(instruction.try_number):
+            prefix = staged_prefix(instruction.attempt, instruction.batch, lost)
+            remove_staged(task.layout, task.stage, [attempt.subtask], f"{prefix}*")
     sinks = [node for node in task.stage.nodes if node.kind is OperatorKind.SINK]
     writers = {node.id: _writer(node, task, attempt.subtask, staged) for node in sinks}
     try:
@@ -143,6 +148,7 @@ def _process(context: HeadContext) -> Acknowledgement:
     if context.instruction.closes_functions:
         functions.close()
     sinks = {i: w.stage() for i, w in context.writers.items()}
+    relayed = relay_files(context.task.layout, context.stage, staged)
     phases.mark("write")
     result, local = context.result, str(context.task.layout.local.resolve())
     return Acknowledgement(
@@ -152,6 +158,7 @@ def _process(context: HeadContext) -> Acknowledgement:
         records_out=sum(p.count for p in context.partitioners),
         outputs=outputs,
         sinks=sinks,
+        relayed=relayed,
         state=result.state,
         operator_state=operator_state,
         timers=result.timers,
@@ -195,18 +202,18 @@ def _keep_functions(key: _FunctionsKey, functions: _OpenFunctions) -> None:
 
 
 def _writer(node: Node, task: StageTask, subtask: int, staged: StagedName) -> SinkWriter:
-    layout, directory = task.layout, file_name(node.uid)
+    layout, directories = task.layout, task.layout.sink_dirs_of_task(node.uid)
     context = WriterContext(
         subtask=subtask,
         parallelism=node.parallelism,
-        staging_dir=layout.staging(node.uid),
+        staging_dir=directories.staging,
         name=str(staged),
         type_info=node.input_type,
         job=layout.job,
         attempt=layout.attempt,
-        work_dir=layout.connector_root / directory,
+        work_dir=directories.work,
         job_instance=layout.job_instance,
-        store=layout.connector_store and layout.connector_store / directory,
+        store=layout.connector_store and layout.connector_store / file_name(node.uid),
     )
     writer: SinkWriter = node.function.writer(context)
     return writer

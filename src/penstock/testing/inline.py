@@ -81,7 +81,7 @@ def run_inline(
             plan,
             configuration,
             batch_mode,
-            lambda regions, _job, tasks: InlineSubmitter(regions, tasks),
+            lambda regions, _job, tasks, _stay: InlineSubmitter(regions, tasks),
             clock=clock,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,8 @@ class Registry(SharedStateRegistry):
         super().__init__()
         self.deleted: list[Location] = []
 
-    def _delete(self, files: Iterable[Location]) -> None:
-        self.deleted += files
+    def delete(self, file: Location) -> None:
+        self.deleted.append(file)
 
     def deleted_now(self) -> list[Location]:
         deleted, self.deleted = self.deleted, []

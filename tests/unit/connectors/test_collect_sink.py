@@ -18,7 +18,9 @@ from penstock.errors import CommitFailedError, LostReceiverError
 
 
 def publisher_of(sink: Sink, work_dir: Path, *, checkpointed: bool = False) -> SinkPublisher:
-    return sink.publisher(PublisherContext(1, "collect", work_dir, "job", "a1", checkpointed))
+    return sink.publisher(
+        PublisherContext(1, "collect", work_dir, "job", "a1", checkpointed, staging_dir=work_dir)
+    )
 
 
 def staged(sink: Sink, directory: Path, *values: Any) -> bytes:

@@ -9,7 +9,9 @@ from penstock.errors import LostStagedFileError
 
 
 def publisher_of(sink: PrintSink, work_dir: Path, parallelism: int = 1) -> SinkPublisher:
-    context = PublisherContext(parallelism, "print", work_dir, "job", "a1", checkpointed=False)
+    context = PublisherContext(
+        parallelism, "print", work_dir, "job", "a1", checkpointed=False, staging_dir=work_dir
+    )
     return sink.publisher(context)
 
 

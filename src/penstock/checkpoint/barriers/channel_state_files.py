@@ -81,16 +81,15 @@ def copy_from_checkpoint(copies: Iterable[SegmentCopy]) -> None:
     bundles: dict[StorageUrl, list[SegmentCopy]] = {}
     directories: set[Path] = set()
     for copy in copies:
-        directories.add(_local(copy.target).parent)
+        if isinstance(copy.target, Path):
+            directories.add(copy.target.parent)
         if isinstance(copy.source, StorageUrl):
             bundles.setdefault(_bundle_of(copy.source), []).append(copy)
         else:
             files.append((copy.source, copy))
     for directory in directories:
         directory.mkdir(parents=True, exist_ok=True)
-    _in_parallel(
-        files, lambda file: _local(file[1].target).write_bytes(_read(file[0], file[1].segment))
-    )
+    _in_parallel(files, lambda file: _put(file[1].target, _read(file[0], file[1].segment)))
     _in_parallel(bundles.items(), lambda bundle: _download(*bundle))
 
 
@@ -144,9 +143,12 @@ def _in_parallel(todo: Iterable[T], function: Callable[[T], object]) -> None:
         list(pool.map(function, todo))
 
 
-def _local(path: Location) -> Path:
-    assert isinstance(path, Path), "segments are read from local files"
-    return path
+def _put(place: Location, data: bytes) -> None:
+    """Write a segment to where tasks read it."""
+    if isinstance(place, StorageUrl):
+        storage_at(place.parent).write(place.name, [data])
+    else:
+        place.write_bytes(data)
 
 
 def _copy_in(copy: SegmentCopy, target: Path) -> None:
@@ -160,20 +162,20 @@ def _copy_in(copy: SegmentCopy, target: Path) -> None:
 
 def _read_produced(copy: SegmentCopy) -> bytes:
     try:
-        return _read(_local(copy.source), copy.segment)
+        return _read(copy.source, copy.segment)
     except (OSError, CorruptStateError) as error:
         reason = error.reason if isinstance(error, CorruptStateError) else str(error)
         raise CorruptSegmentError(str(copy.source), reason) from error
 
 
-def _read(path: Path, segment: Segment) -> bytes:
+def _read(place: Location, segment: Segment) -> bytes:
     try:
-        data = path.read_bytes()
+        data = storage_at(place.parent).read(place.name)
     except FileNotFoundError:
-        raise CorruptStateError(str(path), "it is missing") from None
+        raise CorruptStateError(str(place), "it is missing") from None
     if len(data) != segment.size:
-        raise CorruptStateError(str(path), f"it has {len(data)} bytes instead of {segment.size}")
-    _check(path, data, segment)
+        raise CorruptStateError(str(place), f"it has {len(data)} bytes instead of {segment.size}")
+    _check(place, data, segment)
     return data
 
 
@@ -204,7 +206,7 @@ def _upload(bundle: StorageUrl, copies: Sequence[SegmentCopy]) -> None:
 def _download(bundle: StorageUrl, copies: Sequence[SegmentCopy]) -> None:
     found = _segments_in(bundle, [copy.segment for copy in copies])
     for copy, (_, data) in zip(copies, found, strict=True):
-        _local(copy.target).write_bytes(data)
+        _put(copy.target, data)
 
 
 def _segments_in(

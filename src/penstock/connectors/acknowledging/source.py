@@ -56,6 +56,8 @@ class AcknowledgingSource(Source):
     does not know the ids of messages that another one has in flight.
     """
 
+    reads_work_dir = True
+
     max_unacknowledged: int = 1_000_000
     """How many records may wait for their checkpoint before the source stops receiving.
 

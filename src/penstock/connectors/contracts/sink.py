@@ -53,6 +53,9 @@ class WriterContext:
     sink's own, under ``job_instance``, the step's name and ``attempt``: the engine removes nothing
     there. ``store`` is the publisher's. ``job`` alone does not identify a job: others may have the
     same id.
+
+    If hosts share no directory, these two have other paths on the driver. Then the engine brings
+    the files whose names contain ``name`` there, under the same names, before they are published.
     """
 
     subtask: int
@@ -71,8 +74,8 @@ class WriterContext:
 class PublisherContext:
     """What a publisher may know about its step.
 
-    ``name`` is the step's name. ``work_dir`` is a durable directory of this step, with the same
-    name as the ``staging_dir`` of its writers: the same one after a restart, and not necessarily
+    ``name`` is the step's name. ``staging_dir`` is that of its writers. ``work_dir`` is a durable
+    directory of this step, of the same name: the same one after a restart, and not necessarily
     created yet. ``attempt`` is unique within ``job``. ``checkpointed`` is False in a job without
     checkpoints, which has its only barrier at the end of the input. ``restored`` is the
     `SinkSnapshot.state` of the restored checkpoint, in no order, whatever the parallelism was then.
@@ -94,6 +97,7 @@ class PublisherContext:
     job_instance: str = ""
     type_info: TypeInformation | None = None
     store: StorageUrl | None = None
+    staging_dir: Path = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,10 @@ class Sink(ExplainsMissingMethods, ABC):
 
     can_fail: ClassVar[bool] = True
     """Whether a writer's `write` may raise; if not, the engine need not name the step in errors."""
+
+    def paths_on_hosts(self) -> Sequence[Path]:
+        """Return directories in which driver and tasks write, which all hosts must share."""
+        return ()
 
     def unpickles(self, type_info: TypeInformation | None) -> bool:
         """Whether it unpickles what it has put into snapshots, for records of this type."""

@@ -259,9 +259,17 @@ class Source(ABC):
     cannot put into a store; None if nothing. Such a source needs `penstock.ingestion.dir` where the
     job's directory is in a store."""
 
+    reads_work_dir: ClassVar[bool] = False
+    """Whether its tasks read files that its enumerator has in ``work_dir``, which all hosts must
+    share then."""
+
     @abstractmethod
     def boundedness(self) -> Boundedness:
         """Whether this source ends by itself."""
+
+    def paths_on_hosts(self) -> Sequence[Path]:
+        """Return paths that tasks read, which must exist on every host."""
+        return ()
 
     def type_info(self) -> TypeInformation | None:
         """Return the type of the records; None if the source does not know it."""

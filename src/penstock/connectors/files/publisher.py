@@ -133,7 +133,7 @@ class PartFilePublisher(SinkPublisher):
     def publish(self, staged: Sequence[bytes]) -> None:
         now = time.time()
         for subtask, entry in enumerate(staged):
-            for part in decode_parts(entry):
+            for part in decode_parts(entry, self.context.staging_dir):
                 self._pieces[subtask, part.bucket].append(
                     Piece(part.path, part.size, now, part.crc)
                 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -74,6 +75,9 @@ class FileSink(sink.Sink):
         return BulkFormatBuilder(
             _Settings(local_path(base_path), BulkFormat(writer_factory), policy)
         )
+
+    def paths_on_hosts(self) -> Sequence[Path]:
+        return (self._settings.base_path,)
 
     def writer(self, context: sink.WriterContext) -> sink.SinkWriter:
         settings, policy = self._settings, self._settings.rolling_policy

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,6 +82,9 @@ class FileSource(source.Source):
 
     def type_info(self) -> TypeInformation | None:
         return self._files.reader_format.type_info()
+
+    def paths_on_hosts(self) -> Sequence[Path]:
+        return self._files.roots
 
     def enumerator(self, context: source.EnumeratorContext) -> source.SourceEnumerator:
         return FileEnumerator(self._files, context)

@@ -100,9 +100,9 @@ class StagedPart(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(list[StagedPart])
 
 
-def decode_parts(staged: bytes) -> list[StagedPart]:
+def decode_parts(staged: bytes, staging_dir: Path) -> list[StagedPart]:
     """Return what a writer staged."""
-    data = load_staged(staged)
+    data = load_staged(staged, staging_dir)
     return _decoder.decode(data) if data else []
 
 

@@ -44,6 +44,7 @@ class SocketSource(Source):
     """
 
     keeps_files = "an ingestion log"
+    reads_work_dir = True
 
     def __init__(self, host: str, port: int) -> None:
         if not isinstance(port, int) or not 0 < port < 65536:

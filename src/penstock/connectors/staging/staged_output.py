@@ -18,7 +18,7 @@ import msgspec
 
 from penstock.common.contained_paths import path_inside
 from penstock.common.new_files import create_file
-from penstock.connectors.contracts.sink import SinkPublisher, WriterContext
+from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.errors import CorruptStagedRecordsError
 from penstock.storage.durable_files import check_size
@@ -186,26 +186,22 @@ def stage_bytes(data: bytes, context: WriterContext) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     with create_file(path, "wb") as file:
         file.write(data)
-    return msgspec.msgpack.encode(StagedOutput(len(data), b"", str(path), zlib.crc32(data)))
+    return msgspec.msgpack.encode(StagedOutput(len(data), b"", path.name, zlib.crc32(data)))
 
 
-def load_staged(staged: bytes) -> bytes:
+def load_staged(staged: bytes, staging_dir: Path) -> bytes:
     """Return on the driver what a task staged with `stage_bytes`."""
-    if not staged:
-        return b""
-    output = _decode(staged)
-    # The name of the file is its whole path, because only the task knows the directory.
-    path = Path(output.name)
-    return b"".join(read_staged(path.parent, [msgspec.structs.replace(output, name=path.name)]))
+    return b"".join(read_staged(staging_dir, [_decode(staged)])) if staged else b""
 
 
 class ImmediatePublisher(SinkPublisher):
     """Passes what each subtask staged with `stage_bytes` to a function, once it is published."""
 
-    def __init__(self, show: Callable[[bytes], None]) -> None:
+    def __init__(self, context: PublisherContext, show: Callable[[bytes], None]) -> None:
+        self._staging_dir = context.staging_dir
         self._show = show
 
     def publish(self, staged: Sequence[bytes]) -> None:
         """Show the output of one micro-batch, in the order of subtasks."""
         for entry in filter(None, staged):
-            self._show(load_staged(entry))
+            self._show(load_staged(entry, self._staging_dir))

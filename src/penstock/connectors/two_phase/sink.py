@@ -161,7 +161,9 @@ class AtLeastOnceSink(_StagingSink):
         self._write = write
 
     def publisher(self, context: PublisherContext) -> SinkPublisher:
-        return ImmediatePublisher(lambda data: self._write(decode_values(data, context.type_info)))
+        return ImmediatePublisher(
+            context, lambda data: self._write(decode_values(data, context.type_info))
+        )
 
 
 class _Prepared(msgspec.Struct, frozen=True, array_like=True):
@@ -194,7 +196,7 @@ class _Publisher(SinkPublisher):
             if entry:
                 if subtask not in self._spools:
                     self._spools[subtask] = Spool(self._directory, f"{uuid4().hex}.values")
-                self._spools[subtask].add(load_staged(entry))
+                self._spools[subtask].add(load_staged(entry, self._context.staging_dir))
 
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         # Not synced: only this attempt reads them, and it ends with the driver.

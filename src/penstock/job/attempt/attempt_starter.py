@@ -39,6 +39,7 @@ from penstock.job.attempt.host_cleanup import HostCleanup
 from penstock.job.attempt.inputs import close_quietly, create_logs
 from penstock.job.attempt.program_check import checking_program
 from penstock.job.attempt.recovery_timer import RecoveryPhase, RecoveryTimer
+from penstock.job.attempt.shared_paths import check_shared_paths
 from penstock.job.context import AttemptContext, JobContext
 from penstock.job.job_store import JobStore
 from penstock.job.next_steps import log_start
@@ -275,13 +276,15 @@ class AttemptStarter:
     ) -> Attempt:
         """Load state, reset sources and sinks; `resources` release what the attempt acquires."""
         job, store = self._context, self._store
-        resources.callback(layout.attempt_dir.leave)
         resources.callback(shutil.rmtree, layout.root, ignore_errors=True)
         store.retained.remove_leftovers(layout)
         restored_id = 0 if snapshot is None else snapshot.metadata.checkpoint
         checkpoints = store.checkpoints(layout.attempt, layout.lineage, restored_id)
         reach(CrashPoint.RECOVERY_RESOLVED)
         regions = job.regions(plan, () if snapshot is None else snapshot.in_flight)
+        layout = replace(layout, unshared=check_shared_paths(job, plan))
+        for directory in layout.attempt_dirs:
+            resources.callback(directory.leave)
         submitter = job.make_submitter(regions, layout)
         resources.callback(close_quietly, submitter.close)
         resources.callback(close_quietly, submitter.cancel)
@@ -292,7 +295,7 @@ class AttemptStarter:
             with _detecting_damage():
                 restored = StateRestorer(plan, layout, job.settings, submitter).restore(snapshot)
             reach(CrashPoint.RECOVERY_IN_FLIGHT_RESTORED)
-        registry = SharedStateRegistry()
+        registry = SharedStateRegistry(files_are_here=layout.unshared is None)
         resources.callback(close_quietly, registry.close)
         positions = store.retained.register(registry)
         reach(CrashPoint.RECOVERY_STATE_LOADED)

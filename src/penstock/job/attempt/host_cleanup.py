@@ -80,7 +80,7 @@ class HostCleanup:
 
     def _clean_up(self) -> None:
         for stage in self._stages:
-            work = [self._layout.attempt_dir] * stage.parallelism
+            work = [self._layout.attempt_dirs] * stage.parallelism
             try:
                 self._submitter.run_per_subtask(
                     stage.id, "leave", state_jobs.remove_local_state, work

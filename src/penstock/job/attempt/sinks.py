@@ -131,6 +131,7 @@ class AttemptSinks:
                 parallelism=node.parallelism,
                 name=node.name,
                 work_dir=self._work_dir(node),
+                staging_dir=layout.sink_dirs(node.uid).staging,
                 job=layout.job,
                 attempt=layout.attempt,
                 checkpointed=self._context.job.checkpoints.enabled,
@@ -164,7 +165,7 @@ class AttemptSinks:
             committer.sweep([*referenced.get(uid, ()), *mine])
 
     def _work_dir(self, node: Node) -> Path:
-        return self._context.layout.connector_root / file_name(node.uid)
+        return self._context.layout.sink_dirs(node.uid).work
 
     def _store(self, node: Node) -> StorageUrl | None:
         store = self._context.layout.connector_store

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.channel.log import ChannelLog, EntryKind
 from penstock.common.channel_info import ChannelInfo
+from penstock.common.storage_url import Location
 from penstock.errors import UnknownChannelError
 from penstock.graph.plan import Plan
 from penstock.ids import ChannelId, CheckpointId
@@ -27,7 +27,7 @@ class ChannelView:
     """Empty if no attempt runs."""
     blocked: Callable[[], Mapping[ChannelId, CheckpointId]]
     """Returns the channels blocked at a barrier."""
-    directory: Callable[[ChannelId], Path]
+    directory: Callable[[ChannelId], Location]
     """Returns where the segments of a channel are."""
 
     def facts(self) -> list[ChannelInfo]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow as pa
 from penstock.channel.columns import decoder_for
 from penstock.channel.log import Entry, EntryKind
 from penstock.channel.segment import DecodedSlice, read_slices
+from penstock.common.storage_url import Location
 from penstock.common.text.java_text import format_value, java_string
 from penstock.common.typeinfo import TypeInformation
 from penstock.errors import CorruptSegmentError
@@ -28,7 +28,7 @@ def waiting_rows(
     entries: Sequence[Entry],
     first: int,
     type_info: TypeInformation | None,
-    directory: Path,
+    directory: Location,
     limit: int | None = None,
 ) -> pa.Table:
     """Return log entries as a table, a row per record, barrier and end of input.
@@ -91,7 +91,7 @@ class _RowFormat:
         return _encodable(text)
 
 
-def _parts(entry: Entry, directory: Path) -> list[tuple[int, DecodedSlice]]:
+def _parts(entry: Entry, directory: Location) -> list[tuple[int, DecodedSlice]]:
     """Return the slices of an entry with their subtasks; none if its files are gone."""
     try:
         return [

@@ -140,7 +140,7 @@ class StateRestorer:
         """Let tasks build the local copies of the state on their hosts."""
         work = [
             LoadWork(
-                self.layout.attempt_dir,
+                self.layout.attempt_dirs,
                 self.settings.backend,
                 self.layout.place(stage.head.uid, i),
                 ref,
@@ -168,7 +168,7 @@ class StateRestorer:
         ]
         work = [
             RestoreWork(
-                self.layout.attempt_dir,
+                self.layout.attempt_dirs,
                 backend,
                 place,
                 StagedName(self.layout.attempt, 0, 0, i, 0),

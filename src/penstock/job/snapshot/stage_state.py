@@ -6,13 +6,12 @@ import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.checkpoint.shared_state_registry import StateFilesLease
 from penstock.common.storage_url import Location
 from penstock.crash_points import CrashPoint, reach
-from penstock.errors import CorruptStateError
 from penstock.graph.plan import Stage
 from penstock.job import state_jobs
 from penstock.job.context import AttemptContext
@@ -93,13 +92,15 @@ class StageState:
         self.version = restored.version
         self.is_restored = restored.is_restored
         self._compaction = BackgroundCompaction(stage.name, self._compact)
+        self._places = [self._location(i).shared for i in range(stage.parallelism)]
+        """Per subtask, where its files are; for their identity only if hosts share no directory."""
         self._lock = threading.Lock()
         self._uploaded: list[tuple[StateFilesLease, Bases]] = []
         self._verified: list[set[str]] = [
             {f.name for f in ref.files} if restored.is_durable else set() for ref in self._refs
         ]
         """Per subtask, files that the last snapshot synced and read back; the executor's own."""
-        self._verified_bases = [frozenset[str]()] * len(self._refs)
+        self._verified_bases = [set[str]() for _ in self._refs]
         """Per subtask, the files of the newest base, synced and read back when it was written.
 
         Set by the thread that wrote the base. A base that another one replaces here is only read
@@ -170,9 +171,13 @@ class StageState:
         """Return the files that some states, one per subtask, need."""
         return [
             path
-            for subtask, ref in enumerate(refs)
-            for path in self._backend.files(self._location(subtask).shared, ref)
+            for location, ref in zip(self._places, refs, strict=False)
+            for path in self._backend.files(location, ref)
         ]
+
+    def take_unneeded(self) -> list[list[str]]:
+        """Return, per subtask, files on its host that its task has to delete."""
+        return [self._registry.take_unneeded(location.shared_dir) for location in self._places]
 
     def make_durable(self, frozen: FrozenState) -> DurableState:
         """Upload, sync and verify a frozen state: the asynchronous phase."""
@@ -255,42 +260,19 @@ class StageState:
         self._compaction.close()
 
     def _compact(self, work: list[CompactionWork], purpose: str = "compact") -> Bases:
-        """Write new bases and read them back: a damaged one is never used, but written again."""
-        try:
-            return self._write_bases(work, purpose)
-        except CorruptStateError as damage:
-            logger.warning(
-                "Stage %r writes its new state files again, because they are damaged: %s",
-                self._stage.name,
-                damage,
-            )
-        # The local snapshots are used up: tasks rebuild the state from its last base and deltas.
-        return self._write_bases([replace(one, snapshot=None) for one in work], purpose)
-
-    def _write_bases(self, work: list[CompactionWork], purpose: str) -> Bases:
-        bases: Bases = self._submitter.run_per_subtask(
-            self._stage.id, purpose, state_jobs.compact, work
-        )
-        try:
-            with ThreadPoolExecutor(_VERIFIED_AT_ONCE) as pool:
-                list(pool.map(self._verify_base, range(len(work)), work, bases))
-        except BaseException:
-            # Nothing refers to the new files: giving up their lease deletes them. Files that the
-            # old bases share with them are leased by the caller.
-            written = [StateRef(0) if base is None else base for base in bases]
-            self._registry.acquire(self.files(written)).release()
-            raise
-        return bases
-
-    def _verify_base(self, subtask: int, work: CompactionWork, base: StateRef | None) -> None:
-        """Sync and read back the files of a base that the state did not have before."""
-        if base is not None:
-            location, old = work.place.shared, {file.name for file in work.ref.files}
-            # A store has verified what it received.
-            old |= {file.name for file in base.files if file.stored is not None}
-            self._backend.sync(location, base, old)
-            self._backend.verify(location, base, old)
-            self._verified_bases[subtask] = frozenset(f.name for f in base.files) - old
+        """Let tasks write new bases, which they sync and read back."""
+        made = self._submitter.run_per_subtask(self._stage.id, purpose, state_jobs.compact, work)
+        for subtask, (one, compacted) in enumerate(zip(work, made, strict=True)):
+            if compacted.ref is not None:
+                old = {file.name for file in one.ref.files}
+                self._verified_bases[subtask] = {f.name for f in compacted.ref.files} - old
+            if compacted.damage:
+                logger.warning(
+                    "Stage %r wrote new state files again, because they were damaged: %s",
+                    self._stage.name,
+                    compacted.damage,
+                )
+        return [compacted.ref for compacted in made]
 
     def _rebase(self, bases: Bases) -> None:
         refs = list(self._refs)

@@ -319,7 +319,7 @@ class RegionLoop:
         # early: only this thread reads their logs, and it takes the snapshot first.
         for channel, entry in self._input.notify_published(batch, records):
             for segment in entry.segments:
-                (self._context.layout.channel(channel) / segment.name).unlink(missing_ok=True)
+                self._context.registry.delete(self._context.layout.channel(channel) / segment.name)
         self._signals.notify()
 
     # -- barriers and the end of input ------------------------------------------------------

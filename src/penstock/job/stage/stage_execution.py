@@ -27,6 +27,7 @@ from penstock.job.stage.manifest import StageManifest, add_counts
 from penstock.job.time.stage_time import StageTime
 from penstock.state.backends.refs import StateRef, staged_prefix
 from penstock.task import messages
+from penstock.task.relayed_files import fetch_relayed
 from penstock.task.staged_files import remove_staged
 
 logger = logging.getLogger("penstock.job")
@@ -95,6 +96,7 @@ class StageExecution:
         """Start from the restored state; `record` adds to a checkpoint's event log."""
         self.stage = stage
         self._layout = context.layout
+        self._registry = context.registry
         self._publishers = publishers
         restored = context.restored.stages.get(stage.id, RestoredStage())
         self.state = StageState(stage, context, restored)
@@ -113,12 +115,16 @@ class StageExecution:
         """The number of the last micro-batch that was started."""
         self._winners: list[str | None] = [None] * stage.parallelism
         """Per subtask, the task attempt that won the last micro-batch."""
+        self._unneeded: list[list[str]] = []
+        """Per subtask, state files that its task has to delete in the running micro-batch."""
         self._warned: set[str] = set()
 
     def instruction(
         self, request: MicroBatchRequest, try_number: int, now: int, *, is_head: bool
     ) -> messages.Instruction:
         """Return the instruction for one try; only the head of a region reads its input."""
+        if try_number == 0:
+            self._unneeded = self.state.take_unneeded()
         batch = request.input
         no_work = [messages.SubtaskWork()] * self.stage.parallelism
         work = [
@@ -130,6 +136,7 @@ class StageExecution:
                 # Processing-time timers do not fire at the end of the job.
                 timers=messages.NextTimers() if request.close else self.time.timers[i],
                 restored=self.state.is_restored,
+                unneeded=self._unneeded[i],
             )
             for i, w in enumerate(batch.work if is_head else no_work)
         ]
@@ -191,17 +198,21 @@ class StageExecution:
 
     def publish_sinks(self, result: MicroBatchResult) -> None:
         """Pass what tasks staged to the sinks, and remove what losing task attempts staged."""
+        fetched = fetch_relayed(self._layout, (file for ack in result.acks for file in ack.relayed))
         for node_id, publisher in self._publishers.items():
             publisher.publish([a.sinks.get(node_id, b"") for a in result.acks])
         for node in self.stage.nodes:
-            staging = self._layout.staging(node.uid)
+            staging = self._layout.sink_dirs(node.uid).staging
             if node.id in self._publishers and staging.exists():
                 shutil.rmtree(staging, ignore_errors=True)
+        for file in fetched:
+            self._registry.delete(file)
 
     def discard_try(self, try_number: int) -> None:
         """Remove what the tasks of a lost try staged: nothing of it is ever published."""
         prefix = staged_prefix(self._layout.attempt, self.batch, try_number)
-        remove_staged(self._layout, self.stage, range(self.stage.parallelism), f"{prefix}*")
+        if self._layout.unshared is None:  # else the tasks of the next try do it
+            remove_staged(self._layout, self.stage, range(self.stage.parallelism), f"{prefix}*")
         for publisher in self._publishers.values():
             publisher.discard_staged(prefix)
 

@@ -19,6 +19,7 @@ from pyspark import RDD, SparkContext
 from pyspark.serializers import NoOpSerializer, pack_long
 
 from penstock.spark.submit.executors import executor_names, executors
+from penstock.spark.submit.hosts import one_per_host
 from penstock.spark.submit.placement import ExecutorWatch, place_partitions
 
 logger = logging.getLogger("penstock.spark")
@@ -148,23 +149,8 @@ class Anchors:
             homes.append(block.rpartition("_")[0] or None)
         return homes
 
-    def _on(self, hosts: Sequence[str]) -> RDD[Any]:
-        """Return an RDD with a partition and an element for each host, preferred to be there."""
-        jvm: Any = self.context._jvm
-        spark: Any = self.context._jsc.sc()
-
-        def sequence(elements: Iterable[object]) -> Any:
-            listed = jvm.java.util.ArrayList()
-            for element in elements:
-                listed.add(element)
-            return jvm.PythonUtils.toSeq(listed)
-
-        preferred = sequence(jvm.scala.Tuple2(b"", sequence([host])) for host in hosts)
-        made = spark.makeRDD(preferred, self.context.emptyRDD()._jrdd.classTag())
-        return RDD(made.toJavaRDD(), self.context, NoOpSerializer())
-
     def _new_plain(self, width: int, hosts: Sequence[str] | None = None) -> RDD[Any]:
-        anchor = self._anywhere(width) if hosts is None else self._on(hosts)
+        anchor = self._anywhere(width) if hosts is None else one_per_host(self.context, hosts)
         anchor.cache()._jrdd.count()
         return anchor
 
@@ -175,7 +161,7 @@ class Anchors:
         empty = map_to_bytes(self._anywhere(width), _one_empty_element)
         pairs = self._pairs(empty, partitioner).cache()
         # A block stays where it is first computed, so it is computed in a task on its host.
-        (pairs if hosts is None else self._on(hosts)._jrdd.zip(pairs)).count()
+        (pairs if hosts is None else one_per_host(self.context, hosts)._jrdd.zip(pairs)).count()
         return ShuffleAnchor(partitioner, pairs, self._values(pairs))
 
     def _anywhere(self, width: int) -> RDD[Any]:

@@ -18,6 +18,11 @@ class Executor:
     host: str
     cores: int
 
+    @property
+    def is_driver(self) -> bool:
+        """Whether it is the driver, in which tasks run if the master is local."""
+        return self.id == _DRIVER
+
 
 def executors(context: SparkContext) -> list[Executor]:
     """Return the executors that are alive; the driver is one only if tasks run in it."""
@@ -28,7 +33,7 @@ def executors(context: SparkContext) -> list[Executor]:
         named: str = summary.hostPort()
         # An executor that has just registered may be listed without its port.
         executor = Executor(summary.id(), named.rpartition(":")[0] or named, summary.totalCores())
-        if executor.id != _DRIVER or executor.cores:
+        if not executor.is_driver or executor.cores:
             found.append(executor)
     return found
 

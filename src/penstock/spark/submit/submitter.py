@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from pyspark import RDD, TaskContext
+from pyspark import RDD, SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
@@ -25,6 +25,9 @@ from penstock.task.messages import Acknowledgement, Instruction
 
 T = TypeVar("T")
 
+_LOCALITY_WAITS = "spark.locality.wait.process", "spark.locality.wait.node"
+_LOCALITY_WAIT = "10s"
+
 
 class SparkSubmitter:
     """Runs the micro-batches of one job on a SparkContext.
@@ -38,12 +41,18 @@ class SparkSubmitter:
         job_id: str,
         regions: tuple[PipelinedRegion, ...],
         tasks: dict[StageId, bytes],
+        *,
+        stay: bool = False,
     ) -> None:
+        """Prepare the regions; with `stay`, subtasks wait for a place where they ran before."""
         context = session.sparkContext
         self._context = context
         self._job_id = job_id
         self._broadcasts = {stage: context.broadcast(task) for stage, task in tasks.items()}
         self._anchors = Anchors(context)
+        self._stay = stay
+        if stay:
+            _wait_for_places(context)
         self._jobs: dict[StageId, StageJob | RegionJob] = {}
         """By each stage of a region."""
         # A DataFrame may have fewer partitions than its stage has subtasks.
@@ -66,7 +75,8 @@ class SparkSubmitter:
         """Run one micro-batch in the pool of the region's first stage; see `Submitter`."""
         head = StageId(instructions[0].stage)
         self._enter(f"stage-{head}")
-        self._anchors.follow_executors()
+        if not self._stay:
+            self._anchors.follow_executors()
         if self._generations[head] != self._anchors.generation:
             self._prepare(self._regions[head])
         acks = _call(lambda: self._jobs[head].run(instructions))
@@ -140,6 +150,17 @@ class SparkSubmitter:
             self._context.setJobGroup(group, f"penstock {pool}", interruptOnCancel=True)
             self._context.setLocalProperty("spark.scheduler.pool", pool)
             self._thread.pool = pool
+
+
+def _wait_for_places(context: SparkContext) -> None:
+    """Make tasks wait for the executor or host that they prefer, unless the user has decided it.
+
+    Spark reads these settings for each set of tasks. It waits for a host that is lost, too, so
+    they are no longer than other jobs may keep a host busy.
+    """
+    for key in _LOCALITY_WAITS:
+        if context._conf.get(key, None) is None:
+            context._conf.set(key, _LOCALITY_WAIT)
 
 
 def _call(job: Callable[[], T]) -> T:

@@ -90,36 +90,48 @@ class StateLocation:
     ``shared_dir`` is the same for all hosts and all attempts of a job: what an older attempt
     published stays in use, and file names tell apart what two attempts write. ``local_dir``
     belongs to a host and to one attempt: a version number means one state only there. ``store`` has
-    the files whose refs say that they are stored; then ``shared_dir`` belongs to one attempt, too.
+    the files whose refs say that they are stored; then ``shared_dir`` belongs to one attempt, too,
+    and to one host if the hosts share no directory.
     """
 
     shared_dir: Path
     local_dir: Path
     store: StorageUrl | None = None
+    is_of_host: bool = False
+    """Whether ``shared_dir`` is this host's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedStateLocation:
     """A location as the driver passes it to a task, whose host determines the local directory."""
 
-    shared_dir: Path
+    files: Path | HostDir
+    """Where files are: a directory that all hosts share, or one on each host."""
     local: HostDir
     store: StorageUrl | None = None
 
     @property
+    def shared_dir(self) -> Path:
+        """Where files are on the host of the calling process."""
+        return self.files if isinstance(self.files, Path) else self.files.resolve()
+
+    @property
     def shared(self) -> StateLocation:
         """The location for operations that use no local store."""
-        return StateLocation(self.shared_dir, self.shared_dir, self.store)
+        directory = self.shared_dir
+        return self._location(directory, directory)
 
     def resolve(self) -> StateLocation:
         """Return the location on the host of the calling process, whether it exists or not."""
-        return StateLocation(self.shared_dir, self.local.resolve(), self.store)
+        return self._location(self.shared_dir, self.local.resolve())
 
     def use(self, function: Callable[[StateLocation], T]) -> T:
         """Call a function with the location on this host; if that is full, with the next one."""
-        return self.local.use(
-            lambda path: function(StateLocation(self.shared_dir, path, self.store))
-        )
+        files = self.files if isinstance(self.files, Path) else self.files.create()
+        return self.local.use(lambda path: function(self._location(files, path)))
+
+    def _location(self, files: Path, local: Path) -> StateLocation:
+        return StateLocation(files, local, self.store, isinstance(self.files, HostDir))
 
 
 def staged_prefix(attempt: str, batch: int, try_: int) -> str:

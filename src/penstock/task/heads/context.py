@@ -100,8 +100,8 @@ class HeadContext:
         if channel.id in self.task.internal_channels:
             writer = ShuffleSliceWriter(self.shuffle.output, channel)
         else:
-            path = self.task.layout.channel(channel.id) / f"{self.staged}.arrow"
-            writer = SegmentWriter(path, channel.consumer_parallelism)
+            place = self.task.layout.channel(channel.id) / f"{self.staged}.arrow"
+            writer = SegmentWriter(place, channel.consumer_parallelism)
         source = next(n for n in self.stage.nodes if n.id == channel.source_node)
         step = producer_name(self.stage, source)
         return partitioner_for(

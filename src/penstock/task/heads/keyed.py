@@ -18,6 +18,7 @@ from penstock.state.backends.refs import StateRef
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.keyed.states import KeyedStates
+from penstock.state.local_dir import remove_older_attempts
 from penstock.task.failure import fail, not_iterable
 from penstock.task.heads.context import STRIDE, HeadContext
 from penstock.task.heads.inputs import KeyedInput, read_keyed, sort_by_key
@@ -77,11 +78,13 @@ def open_keyed_state(context: HeadContext, routed_keys: list[bytes]) -> Iterator
     phases, result, states = context.phases, context.result, context.functions.states
     assert states is not None
     phases.mark("read")
-    task.layout.attempt_dir.remove_older_attempts()
+    remove_older_attempts(task.layout.attempt_dirs)
     place = task.layout.place(node.uid, context.subtask)
     # BATCH mode finishes a key before it starts the next: there is nothing to keep afterwards.
     backend = create_state_backend("memory" if task.batch_mode else task.backend, node.name)
     ref = context.work.state or StateRef(version=0)
+    for unneeded in context.work.unneeded:
+        (place.shared_dir / unneeded).unlink(missing_ok=True)
     store = backend.on_host(place, lambda location: backend.open(location, ref))
     result.rebuilt = store.was_rebuilt
     try:

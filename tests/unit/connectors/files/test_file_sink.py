@@ -50,7 +50,9 @@ def staged(
 def publisher_of(
     sink: FileSink, restored: Sequence[bytes] = (), job: str = "job", job_instance: str = ""
 ) -> SinkPublisher:
-    context = PublisherContext(2, "files", STEP, job, "a1", True, restored, job_instance)
+    context = PublisherContext(
+        2, "files", STEP, job, "a1", True, restored, job_instance, staging_dir=STEP
+    )
     return sink.publisher(context)
 
 

@@ -96,7 +96,7 @@ def test_small_pending_outputs_are_joined_and_keep_their_order(directory: Stagin
 def test_staged_bytes_reach_the_publisher(tmp_path: Path, data: bytes) -> None:
     for directory in (tmp_path / "staging", tmp_path / ".." / tmp_path.name / "staging"):
         staged = stage_bytes(data, WriterContext(0, 1, directory, "b1-0"))
-        assert load_staged(staged) == data
+        assert load_staged(staged, directory) == data
         assert len(staged) < 64 * 1024
 
 

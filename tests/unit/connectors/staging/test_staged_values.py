@@ -31,7 +31,7 @@ def staged(directory: Path, type_info: TypeInformation | None, *values: Any) -> 
     writer = ValuesWriter(WriterContext(0, 1, directory, "name", type_info))
     for value in values:
         writer.write(value)
-    return load_staged(writer.stage())
+    return load_staged(writer.stage(), directory)
 
 
 @pytest.mark.parametrize(("type_info", "value"), ROUND_TRIPS, ids=repr)

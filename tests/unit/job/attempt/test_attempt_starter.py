@@ -299,7 +299,7 @@ def test_a_failed_start_releases_everything(tmp_path: Path) -> None:
     made: list[Counted] = []
 
     def submitter(
-        groups: tuple[PipelinedRegion, ...], name: str, tasks: dict[StageId, bytes]
+        groups: tuple[PipelinedRegion, ...], name: str, tasks: dict[StageId, bytes], stay: bool
     ) -> Submitter:
         made.append(Counted(groups, tasks))
         return made[-1]

@@ -154,7 +154,7 @@ def test_entries_consumed_meanwhile_are_left_out(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     entry = data(written(tmp_path, "a", {0: [1]}, Types.LONG()))
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
-    with pytest.raises(CorruptSegmentError, match="bytes where"):
+    with pytest.raises(CorruptSegmentError, match="it ends before byte"):
         waiting_rows([entry], 0, Types.LONG(), tmp_path)
 
 

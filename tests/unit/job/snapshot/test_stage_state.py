@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.ids import StageId
 from penstock.job.snapshot.compaction import is_worth_compacting
-from penstock.job.state_jobs import CompactionWork
+from penstock.job.state_jobs import Compacted, CompactionWork
 from penstock.job.submitter import R, W
-from penstock.state.backends.refs import FileRef, StateRef
+from penstock.state.backends.changelog import ChangelogBackend
+from penstock.state.backends.refs import FileRef, StateLocation, StateRef
 from penstock.task.messages import Instruction
 from tests.unit.support import WatchedSubmitter, environment
 
@@ -37,7 +39,7 @@ class Uploads(WatchedSubmitter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: list[tuple[CompactionWork, StateRef | None]] = []
+        self.made: list[tuple[CompactionWork, Compacted]] = []
 
     def before(self, instruction: Instruction) -> None:
         if instruction.stage:
@@ -78,35 +80,49 @@ def test_a_checkpoint_uploads_the_local_snapshot_of_its_task(
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda n: n % 50).process(Last()).sink_to(DiscardingSink())
     env.execute("numbers")
-    sent = [(work, ref) for work, ref in uploads.made if ref is not None]
+    sent = [(work, made.ref) for work, made in uploads.made if made.ref is not None]
     assert sent
     for work, ref in sent:
         assert work.snapshot is not None
-        assert ref is not None
         assert ref.version == work.ref.version == work.snapshot.version
         assert not Path(work.snapshot.path).exists()
 
 
 class Damaging(WatchedSubmitter):
-    """Damages the first base that is written, after its task has ended."""
+    """Damages the first base that is written, before its task reads it back."""
 
-    def __init__(self, purpose: str) -> None:
+    def __init__(self, purpose: str, patched: pytest.MonkeyPatch) -> None:
         super().__init__()
         self._purpose = purpose
+        self._damages = threading.local()
         self.damaged: Path | None = None
+        sync = ChangelogBackend.sync
+
+        def damaging(
+            backend: ChangelogBackend,
+            location: StateLocation,
+            ref: StateRef,
+            known: Collection[str] = (),
+        ) -> None:
+            sync(backend, location, ref, known)
+            new = [file for file in ref.files if file.name not in known]
+            if getattr(self._damages, "now", False) and self.damaged is None and new:
+                self.damaged = location.shared_dir / new[0].name
+                data = bytearray(self.damaged.read_bytes())
+                data[len(data) // 2] ^= 1
+                self.damaged.write_bytes(data)
+                self.content = bytes(data)
+
+        patched.setattr(ChangelogBackend, "sync", damaging)
 
     def run_per_subtask(
         self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
     ) -> list[R]:
-        made = super().run_per_subtask(stage, purpose, function, work)
-        for one, ref in zip(work, made, strict=True):
-            if purpose == self._purpose and isinstance(ref, StateRef) and self.damaged is None:
-                assert isinstance(one, CompactionWork)
-                self.damaged = one.place.shared_dir / ref.files[0].name
-                data = bytearray(self.damaged.read_bytes())
-                data[len(data) // 2] ^= 1
-                self.damaged.write_bytes(data)
-        return made
+        self._damages.now = purpose == self._purpose
+        try:
+            return super().run_per_subtask(stage, purpose, function, work)
+        finally:
+            self._damages.now = False
 
     def used(self) -> set[str]:
         """Return all state files that instructions have named."""
@@ -118,9 +134,13 @@ class Damaging(WatchedSubmitter):
     ("backend", "purpose"), [("rocksdb", "upload"), ("rocksdb", "compact"), ("hashmap", "compact")]
 )
 def test_a_base_that_is_damaged_before_it_is_verified_is_never_used_and_is_written_again(
-    tmp_path: Path, backend: str, purpose: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    backend: str,
+    purpose: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    damaging = Damaging(purpose)
+    damaging = Damaging(purpose, monkeypatch)
     env = damaging.watch(
         environment(
             state__backend__type=backend,
@@ -137,10 +157,10 @@ def test_a_base_that_is_damaged_before_it_is_verified_is_never_used_and_is_writt
     numbers.key_by(lambda n: n % 50).process(Last()).sink_to(DiscardingSink())
     env.execute("numbers")
     assert damaging.damaged is not None
-    assert damaging.damaged.name not in damaging.used()
-    assert not damaging.damaged.exists()
+    path = damaging.damaged
+    assert not path.exists() or path.read_bytes() != damaging.content
     assert any(name.endswith((".sst", ".base")) for name in damaging.used())
-    assert "because they are damaged" in caplog.text
+    assert "because they were damaged" in caplog.text
     assert "failed" not in caplog.text
 
 

@@ -106,7 +106,7 @@ class KafkaSink(Sink):
                     settings.properties["bootstrap.servers"],
                     max_block_seconds(settings.properties),
                 )
-            return ImmediatePublisher(lambda data: None)  # the brokers have the records
+            return ImmediatePublisher(context, lambda data: None)  # the brokers have the records
         attempt = attempt_number(context.attempt)
         assert attempt is not None
         identity = self._identity(context)

@@ -1,0 +1,85 @@
+"""Finds out which directories the hosts of a job share, before anything runs on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.common.storage_url import StorageUrl
+from penstock.connectors.contracts.sink import Sink
+from penstock.connectors.contracts.source import Source
+from penstock.errors import MissingOnHostError, UnsharedWorkDirError
+from penstock.graph.plan import Plan
+from penstock.job.context import JobContext
+from penstock.task.layout import UnsharedHosts
+
+RELAY = "relay"
+"""Where a job has the relays of its attempts, in its directory in a store."""
+
+
+def check_shared_paths(job: JobContext, plan: Plan) -> UnsharedHosts | None:
+    """Return what takes the place of a shared work directory, None if driver and tasks share it.
+
+    Called by an attempt whose engine runs. It looks at the hosts that the engine has now; on those
+    that join later a missing path is found by the first task.
+
+    Raises:
+        MissingOnHostError: a host does not have what a source reads there, or a sink writes.
+        UnsharedWorkDirError: a host does not see the work directory, and the job is in no store.
+    """
+    with contextlib.ExitStack() as markers:
+        work = markers.enter_context(_marker_in(job.work_dir))
+        needed = list(_needed(job, plan, work, markers))
+        missing = job.missing_on_hosts([work, *(one.seen for one in needed)])
+    for one in needed:
+        if one.seen in missing:
+            raise MissingOnHostError(one.step, str(one.path), missing[one.seen])
+    if work not in missing:
+        return None
+    if not isinstance(job.job_dir.path, StorageUrl):
+        raise UnsharedWorkDirError(str(job.work_dir), missing[work])
+    return UnsharedHosts(job.files_dir, job.job_dir.path / RELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """A path that all hosts must have."""
+
+    step: str
+    path: Path
+    seen: Path
+    """What has to exist there: the path itself, or a file that the driver has just created."""
+
+
+def _needed(
+    job: JobContext, plan: Plan, work: Path, markers: contextlib.ExitStack
+) -> Iterator[_Needed]:
+    ingestion_dir = job.settings.ingestion_dir
+    for node in (node for stage in plan.stages for node in stage.nodes):
+        if isinstance(node.function, Source):
+            for path in node.function.paths_on_hosts():
+                yield _Needed(node.name, path, path)
+            if not node.function.reads_work_dir:
+                continue
+            if ingestion_dir is None:
+                yield _Needed(node.name, job.work_dir, work)
+            else:
+                marker = markers.enter_context(_marker_in(ingestion_dir))
+                yield _Needed(node.name, ingestion_dir, marker)
+        elif isinstance(node.function, Sink):
+            for path in node.function.paths_on_hosts():
+                yield _Needed(node.name, path, markers.enter_context(_marker_in(path)))
+
+
+@contextlib.contextmanager
+def _marker_in(directory: Path) -> Iterator[Path]:
+    marker = directory / f".penstock-{os.urandom(8).hex()}"
+    directory.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    try:
+        yield marker
+    finally:
+        marker.unlink(missing_ok=True)
