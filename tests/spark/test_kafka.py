@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
 from penstock.common.serialization import SimpleStringSchema
+from penstock.common.watermark_strategy import TimestampAssigner
 from penstock.connectors.contracts.source import SplitRange
 from penstock.datastream import (
+    DataStream,
     KeyedProcessFunction,
     ProcessFunction,
     StreamExecutionEnvironment,
@@ -149,7 +151,27 @@ class LastOfAll(KeyedProcessFunction[str, Any, Any]):
         yield "timer", ctx.get_current_key(), timestamp
 
 
-def test_records_have_their_kafka_timestamps(spark: SparkSession, kafka: KafkaBroker) -> None:
+class TimeInText(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return 1_000_000 + int(value[2:]) * 10 + int(value[0]) * 500_000
+
+
+def timed_by_source(env: StreamExecutionEnvironment, values: KafkaSource) -> DataStream:
+    return env.from_source(values, WatermarkStrategy.for_monotonous_timestamps(), "values")
+
+
+def timed_by_a_later_step(env: StreamExecutionEnvironment, values: KafkaSource) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    texts = env.from_source(values, WatermarkStrategy.no_watermarks(), "values").map(str.strip)
+    return texts.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(TimeInText()))
+
+
+@pytest.mark.parametrize("stream_of", [timed_by_source, timed_by_a_later_step])
+def test_records_have_their_timestamps_and_fire_timers(
+    spark: SparkSession,
+    kafka: KafkaBroker,
+    stream_of: Callable[[StreamExecutionEnvironment, KafkaSource], DataStream],
+) -> None:
     name = kafka.create_topic(f"times-{uuid.uuid4().hex[:8]}", 2)
     client = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     written = [(f"{n % 2}/{n}", 1_000_000 + n * 10 + n % 2 * 500_000) for n in range(40)]
@@ -158,7 +180,7 @@ def test_records_have_their_kafka_timestamps(spark: SparkSession, kafka: KafkaBr
     client.flush()
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
     values = source(kafka, name).set_value_only_deserializer(SimpleStringSchema()).build()
-    stream = env.from_source(values, WatermarkStrategy.for_monotonous_timestamps(), "values")
+    stream = stream_of(env, values)
     timed = stream.process(Stamped()).key_by(lambda stamp: stamp[0][0]).process(LastOfAll())
     with timed.execute_and_collect() as results:
         found = list(results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.common.typeinfo import TypeInformation
@@ -156,13 +156,24 @@ def plan_job(graph: JobGraph) -> Plan:
     stages = tuple(
         Stage(
             id=StageId(i),
-            nodes=tuple(chain),
+            nodes=tuple(_with_splits(chain)),
             inputs=tuple(c for c in channels if c.consumer == i),
             outputs=tuple(c for c in channels if c.producer == i),
         )
         for i, chain in enumerate(chains)
     )
     return Plan(graph.name, stages, channels)
+
+
+def _with_splits(chain: Sequence[Node]) -> Iterator[Node]:
+    """Make a source name the splits of its records where a step of its chain needs them.
+
+    Watermarks are generated per split, wherever in the chain.
+    """
+    head, *others = chain
+    is_timed = head.kind is OperatorKind.SOURCE and any(node.watermarks for node in others)
+    yield replace(head, function=head.function.with_timestamps()) if is_timed else head
+    yield from others
 
 
 def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan:

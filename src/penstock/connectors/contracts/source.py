@@ -296,9 +296,10 @@ class Source(ABC):
         return self
 
     def with_timestamps(self) -> Source:
-        """Return this source for a job that uses event time.
+        """Return this source for a job that uses event time; may be called several times.
 
-        A source that has the event timestamps of its records then yields :class:`TimestampedChunk`.
+        A source that has the event timestamps of its records then yields :class:`TimestampedChunk`,
+        and so does one whose `read_batches` mixes the records of several splits.
         """
         return self
 

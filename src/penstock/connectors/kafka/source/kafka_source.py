@@ -59,8 +59,6 @@ class KafkaSource(SparkSource):
         settings: KafkaSourceSettings,
         schema: KafkaRecordDeserializationSchema,
         boundedness: Boundedness,
-        *,
-        is_timed: bool = False,
     ) -> None:
         self._input_settings = DEFAULT_INPUT_SETTINGS
         # Tasks decode what Spark has read: the passwords stay on the driver.
@@ -69,7 +67,7 @@ class KafkaSource(SparkSource):
         self._only_topic = settings.subscription.only_topic()
         self._schema = schema
         self._boundedness = boundedness
-        self._is_timed = is_timed
+        self._is_timed = False
         # One group for all micro-batches: Spark caches its consumers by group.
         self._group = settings.properties.get("group.id") or f"penstock-{uuid.uuid4().hex}"
 
@@ -85,7 +83,9 @@ class KafkaSource(SparkSource):
         return self._schema.type_info()
 
     def with_timestamps(self) -> KafkaSource:
-        return KafkaSource(self._settings.get(), self._schema, self._boundedness, is_timed=True)
+        timed = copy.copy(self)
+        timed._is_timed = True
+        return timed
 
     def with_settings(self, settings: InputSettings) -> KafkaSource:
         configured = copy.copy(self)
