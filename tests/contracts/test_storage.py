@@ -94,6 +94,20 @@ def test_a_listing_is_sorted_and_has_everything_below(storage: Storage) -> None:
     assert storage.list("") == ["d/.hidden", "d/a/x", "d/b", "da/c", "e"]
 
 
+def test_a_file_gets_another_name_and_no_other_file_is_touched(storage: Storage) -> None:
+    storage.create("hidden/a b#%", b"data")
+    storage.give_name("hidden/a b#%", "new/directory/c d#%")
+    assert storage.read("new/directory/c d#%") == b"data"
+    storage.create("hidden/e", b"other")
+    with pytest.raises(FileExistsError):
+        storage.give_name("hidden/e", "new/directory/c d#%")
+    assert storage.read("new/directory/c d#%") == b"data"
+    assert storage.read("hidden/e") == b"other"
+    with pytest.raises(FileNotFoundError):
+        storage.give_name("hidden/f", "new/g")
+    assert not storage.exists("new/g")
+
+
 def test_deleting_twice_is_no_error(storage: Storage) -> None:
     storage.create("d/a", b"")
     storage.create("d/e/b", b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import re
@@ -18,7 +19,7 @@ from contextlib import suppress
 import pytest
 
 from penstock.errors import RuntimeSetupError, StorageSettingsError
-from penstock.storage.clients.s3_uploads import SignedBucket
+from penstock.storage.clients.s3_requests import RefusedError, SignedBucket
 from penstock.storage.object_storage import ObjectStorage
 from penstock.testing.servers.s3_server import S3Server
 from tests.servers.faulty_s3 import Fault, FaultyS3, Request
@@ -340,8 +341,9 @@ def unfinished(storage: ObjectStorage) -> int:
     """Ask the server how many uploads there are."""
     bucket = SignedBucket.of(storage._client)
     assert bucket is not None
-    listed = bucket.request("GET", "", {"uploads": "", "prefix": storage.root.path})
-    return len(re.findall(rb"<UploadId>[^<]", listed))
+    query = {"uploads": "", "prefix": storage.root.path}
+    listed = bucket.request(dataclasses.replace(storage.root, parts=()), "GET", query)
+    return len(re.findall(rb"<UploadId>[^<]", listed.body))
 
 
 def test_unfinished_uploads_are_found_page_by_page(s3: S3Server, proxy: FaultyS3) -> None:
@@ -448,7 +450,7 @@ def test_wrong_credentials_are_named_and_never_shown(s3: S3Server, wrong: str) -
         assert "0wrong0" not in shown
         assert s3.secret_key not in shown
         assert refused.value.filename == "s3://faults/d/a"
-    with pytest.raises(OSError, match="cannot be removed: HTTP 40"):
+    with pytest.raises(OSError, match="cannot be removed: the store refuses the request, HTTP 40"):
         storage.delete_unfinished("")
 
 
@@ -502,8 +504,9 @@ def test_keys_of_other_programs_are_no_files(storage: ObjectStorage, proxy: Faul
     storage.create("d/sub/a", b"")
     marked = SignedBucket.of(storage._client)
     assert marked is not None
-    with suppress(OSError):
-        marked.request("PUT", f"{storage.root.path}/d/sub/", {})
+    with suppress(RefusedError):
+        directory = dataclasses.replace(storage.root, parts=(*storage.root.parts, "d", "sub", ""))
+        marked.request(directory, "PUT", {})
     assert storage.list("") == ["d/sub/a"]
     assert storage.children("d") == ["sub"]
     proxy.choose = lambda _: Fault(

@@ -29,6 +29,8 @@ class StoredFile:
     size: int
     modified: float
     """When it was written, by the clock of the storage, in seconds since 1970."""
+    version: str = ""
+    """Another one for every content, if the storage has such marks (ETag); else empty."""
 
 
 class Storage(ABC):
@@ -102,6 +104,18 @@ class Storage(ABC):
         """Return the names of the files and directories directly in a directory, sorted.
 
         A store has no empty directories: what has no files is not listed there.
+        """
+
+    @abstractmethod
+    def give_name(self, path: str, name: str) -> None:
+        """Let a complete file appear under another path, never in place of another file.
+
+        The file may keep its old path, too. A request that is sent again because its answer was
+        lost may find either what it has done itself, or that the old path is gone.
+
+        Raises:
+            FileExistsError: there is a file of this name.
+            FileNotFoundError: there is no such file.
         """
 
     @abstractmethod

@@ -126,6 +126,15 @@ class HdfsStorage(Storage):
         found = self._listed(directory, self._at(directory), recursive=False)
         return sorted(_name(facts) for facts in found)
 
+    def give_name(self, path: str, name: str) -> None:
+        source, target = self._at(path), self._at(name)
+
+        def attempt() -> None:
+            self._hdfs.mkdirs(target.rpartition("/")[0] or "/", create_parent=True)
+            self._hdfs.rename(source, target, overwrite=False)
+
+        self._repeated(name, attempt)
+
     def delete(self, path: str) -> None:
         self._delete(path, is_recursive=False)
 

@@ -14,7 +14,12 @@ from pathlib import Path
 
 from penstock.common.new_files import naming
 from penstock.storage.contract import PIECE_BYTES, Storage, StoredFile, relative_names
-from penstock.storage.durable_files import make_directory, rename_if_absent, sync_directory
+from penstock.storage.durable_files import (
+    give_final_name,
+    make_directory,
+    rename_if_absent,
+    sync_directory,
+)
 
 _STAGED = ".staged-"
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -84,6 +89,12 @@ class LocalStorage(Storage):
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(name for name in names if not name.startswith(_STAGED))
+
+    def give_name(self, path: str, name: str) -> None:
+        target = self._at(name)
+        make_directory(target.parent)
+        give_final_name(self._at(path), target)
+        sync_directory(target.parent)
 
     def delete(self, path: str) -> None:
         self._at(path).unlink(missing_ok=True)

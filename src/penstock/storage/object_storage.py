@@ -76,8 +76,7 @@ class ObjectStorage(Storage):
         try:
             self._repeated(path, attempt)
         except _Taken:
-            message = "the object exists already"
-            raise FileExistsError(errno.EEXIST, message, self.location(path)) from None
+            raise self._exists(path) from None
 
     def replace(self, path: str, data: bytes) -> None:
         key = self._key(path)
@@ -145,7 +144,7 @@ class ObjectStorage(Storage):
             facts = self._repeated(path, lambda: self._obstore.head(self._store, key))
         except FileNotFoundError:
             return None
-        return StoredFile(path, facts["size"], facts["last_modified"].timestamp())
+        return _stored(path, facts)
 
     def entries(self, directory: str) -> list[StoredFile]:
         key = self._key(directory)
@@ -169,6 +168,23 @@ class ObjectStorage(Storage):
         )
         keys = [*found["common_prefixes"], *(entry["path"] for entry in found["objects"])]
         return sorted({key.rpartition("/")[2] for key in keys})
+
+    def give_name(self, path: str, name: str) -> None:
+        source, target = self._key(path), self._key(name)
+
+        def attempt() -> None:
+            try:
+                self._obstore.copy(self._store, source, target, overwrite=False)
+            except self._exists_error:
+                # If there is nothing, several requests met, and the store has refused this one.
+                if self.stat(name) is None:
+                    raise
+                raise _Taken from None
+
+        try:
+            self._repeated(name, attempt)
+        except _Taken:
+            raise self._exists(name) from None
 
     def delete(self, path: str) -> None:
         self._delete([path])
@@ -232,10 +248,7 @@ class ObjectStorage(Storage):
     def _pages(self, key: str) -> Iterator[list[StoredFile]]:
         above = len(self._root.path) + 1 if self._root.parts else 0
         for page in self._obstore.list(self._store, key or None, chunk_size=_BULK):
-            yield [
-                StoredFile(o["path"][above:], o["size"], o["last_modified"].timestamp())
-                for o in page
-            ]
+            yield [_stored(facts["path"][above:], facts) for facts in page]
 
     def _delete(self, paths: list[str]) -> None:
         keys = [self._key(path) for path in paths]
@@ -271,8 +284,16 @@ class ObjectStorage(Storage):
     def _explain(self, error: Exception) -> Failure | None:
         return Failure.of(error) if isinstance(error, self._errors) else None
 
+    def _exists(self, path: str) -> FileExistsError:
+        return FileExistsError(errno.EEXIST, "the object exists already", self.location(path))
+
     def _os_error(self, path: str, failure: Failure) -> OSError:
         return failure.as_os_error(self._root / path, self._root)
+
+
+def _stored(path: str, facts: Any) -> StoredFile:
+    modified = facts["last_modified"].timestamp()
+    return StoredFile(path, facts["size"], modified, facts["e_tag"] or "")
 
 
 class _Taken(Exception):

@@ -93,6 +93,9 @@ def _make(url: StorageUrl) -> ObjectStoreClient:
     for name, default in _DURATIONS.items():
         if (duration := _duration(url, name, given.get(name), default)) is not None:
             client[name] = duration
+    if url.scheme == "s3":
+        # There is no conditional copy: the client uploads one part, which the store copies.
+        config.setdefault("copy_if_not_exists", "multipart")
     if _is_plain(url.scheme, config):
         client.setdefault("allow_http", True)
     retry_timeout, first, longest = (retries[name] or timedelta() for name in _RETRIES)
