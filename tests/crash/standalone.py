@@ -19,10 +19,12 @@ from pathlib import Path
 import pyspark
 
 from penstock.state.local_dir import LOCAL_DIR_VARIABLE
+from tests.crash.separate_hosts import SeparateHosts
 
 ROOT = Path(__file__).parents[2]
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _DEPLOY = "org.apache.spark.deploy"
+_NO_DIRECTORY_OF_THE_MACHINE = {"TMPDIR": "/tmp", "HOME": "/tmp"}
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For JVMs that live shortly: half the time to start."""
 
@@ -30,8 +32,10 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class Cluster:
     """A running cluster; its workers go by their addresses."""
 
-    def __init__(self, directory: Path, cores: int) -> None:
+    def __init__(self, directory: Path, cores: int, separate: SeparateHosts | None = None) -> None:
         self.directory = directory
+        self._separate = separate
+        self.driver_host = "127.0.0.1" if separate is None else separate.gateway
         self._cores = cores
         self._port = _free_port()
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
@@ -40,11 +44,11 @@ class Cluster:
     @property
     def address(self) -> str:
         """What `spark.master` is set to."""
-        return f"spark://127.0.0.1:{self._port}"
+        return f"spark://{self.driver_host}:{self._port}"
 
     def local_dir(self, host: str) -> Path:
         """Where a worker's host keeps state."""
-        return self.directory / host / "state"
+        return self._on(host) / "state"
 
     def start_workers(self, *hosts: str) -> None:
         """Start workers, also such that were killed; returns when the master knows them."""
@@ -71,7 +75,7 @@ class Cluster:
 
     def registered(self, host: str) -> int:
         """How many executors of a host have come to their drivers so far, dead ones too."""
-        logs = (self.directory / host / "work").glob("*/*/stderr")
+        logs = (self._on(host) / "work").glob("*/*/stderr")
         texts = (log.read_text(errors="replace") for log in logs)
         return sum("Successfully registered with driver" in text for text in texts)
 
@@ -82,33 +86,47 @@ class Cluster:
         self._master.kill()
         self._master.wait()
 
+    def _on(self, host: str) -> Path:
+        """Return the directory of a host, as this machine sees it."""
+        return self.directory / host if self._separate is None else self._separate.tmp_of(host)
+
     def _start_worker(self, host: str) -> Path:
-        scratch, state = self.directory / host / "scratch", self.local_dir(host)
-        for path in (scratch, state):
-            path.mkdir(parents=True, exist_ok=True)
+        own = self._on(host) if self._separate is None else Path("/tmp")
+        for name in ("scratch", "state"):
+            (self._on(host) / name).mkdir(parents=True, exist_ok=True)
         log = self.directory / f"worker-{host}-{time.monotonic_ns()}.log"
         arguments = ["--host", host, "--cores", str(self._cores), "--memory", "2g"]
-        arguments += ["--work-dir", str(self.directory / host / "work"), "--webui-port", "0"]
-        own = {"SPARK_LOCAL_DIRS": str(scratch), LOCAL_DIR_VARIABLE: str(state)}
-        worker = _start(log, own, f"{_DEPLOY}.worker.Worker", *arguments, self.address)
+        arguments += ["--work-dir", str(own / "work"), "--webui-port", "0"]
+        environment = {
+            "SPARK_LOCAL_DIRS": str(own / "scratch"),
+            LOCAL_DIR_VARIABLE: str(own / "state"),
+            **({} if self._separate is None else _NO_DIRECTORY_OF_THE_MACHINE),
+        }
+        command = [str(_SPARK_CLASS), f"{_DEPLOY}.worker.Worker", *arguments, self.address]
+        if self._separate is not None:
+            command = self._separate.command(host, command)
+        worker = _start(log, environment, command)
         self._workers[host] = worker
         return log
 
     def _start_master(self) -> subprocess.Popen[bytes]:
         log = self.directory / "master.log"
-        arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
-        master = _start(log, {}, f"{_DEPLOY}.master.Master", *arguments)
+        arguments = ["--host", self.driver_host, "--port", str(self._port), "--webui-port", "0"]
+        master = _start(log, {}, [str(_SPARK_CLASS), f"{_DEPLOY}.master.Master", *arguments])
         _wait_for(log, "I have been elected leader")
         return master
 
 
 @contextmanager
 def standalone_cluster(
-    directory: Path, cores: int = 2, hosts: Sequence[str] = ("127.0.0.1",)
+    directory: Path,
+    cores: int = 2,
+    hosts: Sequence[str] = ("127.0.0.1",),
+    separate: SeparateHosts | None = None,
 ) -> Iterator[Cluster]:
     """Start a cluster with a worker on each address, and end all of it afterwards."""
     directory.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(directory, cores)
+    cluster = Cluster(directory, cores, separate)
     try:
         cluster.start_workers(*hosts)
         yield cluster
@@ -123,7 +141,7 @@ def _free_port() -> int:
         return port
 
 
-def _start(log: Path, own: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
+def _start(log: Path, own: dict[str, str], command: Sequence[str]) -> subprocess.Popen[bytes]:
     environment = {
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
@@ -131,7 +149,7 @@ def _start(log: Path, own: dict[str, str], *arguments: str) -> subprocess.Popen[
     }
     with log.open("wb") as output:
         return subprocess.Popen(
-            [str(_SPARK_CLASS), *arguments],
+            command,
             env={**os.environ, **environment, **own},
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from penstock.spark.submit.executors import executors
 def missing_on_hosts(context: SparkContext, paths: Sequence[Path]) -> Mapping[Path, str]:
     """Return which paths a host of an executor does not have, with the name of such a host.
 
-    Runs one small task per host; none if tasks run in the driver.
+    Runs one small task per host; none if tasks run in the driver. The thread that starts a job
+    again may have submitted for the attempt that was cancelled, so this has a job group of its own.
     """
     hosts = sorted({executor.host for executor in executors(context) if not executor.is_driver})
     if not hosts:
@@ -26,6 +28,7 @@ def missing_on_hosts(context: SparkContext, paths: Sequence[Path]) -> Mapping[Pa
             pass
         return ((path, hosts[index]) for path in paths if not path.exists())
 
+    context.setJobGroup(f"penstock-{os.urandom(8).hex()}", "penstock looks at its hosts")
     return dict(one_per_host(context, hosts).mapPartitionsWithIndex(look).collect())
 
 
