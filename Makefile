@@ -43,7 +43,7 @@ demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proo
 demo-barriers: setup ## a job under a backlog: aligned checkpoints beside unaligned ones, and a kill -9 in between
 	@$(BIN)/python examples/barriers.py
 
-demo-s3: setup setup-s3 ## the job of the demo with its checkpoints in S3: driver and S3 server are killed with -9
+demo-s3: setup setup-s3 ## the job of the demo on two hosts that share only S3: driver, S3 server and a host are killed with -9
 	@$(BIN)/python examples/s3_demo.py
 
 demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, worker, broker and database are killed

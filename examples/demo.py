@@ -68,7 +68,11 @@ def temporary_directory() -> Iterator[Path]:
 
 @contextmanager
 def running_job(
-    program: str, directory: Path, *arguments: str, more: Mapping[str, str] | None = None
+    program: str,
+    directory: Path,
+    *arguments: str,
+    output: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     settings = {
         **(more or {}),
@@ -80,7 +84,7 @@ def running_job(
     penstock = Path(sys.executable).with_name("penstock")
     command = [str(penstock), "run", "--supervise"]
     command += [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
-    command += [program, str(directory), *arguments]
+    command += [program, output or str(directory), *arguments]
     with (directory / "log").open("wb") as log:
         job = subprocess.Popen(command, stdout=log, stderr=log)
     try:

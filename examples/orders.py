@@ -2,13 +2,13 @@
 
     penstock run --supervise examples/orders.py DIRECTORY
 
-Kill its driver with -9 as often as you like: it is restarted and resumes from its last checkpoint.
-`make demo` does so, and then verifies that the files hold every order exactly once.
+DIRECTORY may be in a store, such as s3://bucket/orders. Kill its driver with -9 as often as you
+like: it is restarted and resumes from its last checkpoint. `make demo` does so, and then verifies
+that the files hold every order exactly once.
 """
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from penstock.common import Configuration, Encoder, Types, WatermarkStrategy
 from penstock.datastream import DataStream, RuntimeContext, StreamExecutionEnvironment
@@ -65,13 +65,13 @@ def orders_of(shop: str, env: StreamExecutionEnvironment) -> DataStream:
     return lines.uid(shop).map(parse, Types.TUPLE([TEXT, TEXT, TEXT, LONG])).name("parse")
 
 
-def main(directory: Path, checkpoints: str) -> None:
+def main(directory: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict({"execution.checkpointing.dir": checkpoints})
+        Configuration.from_dict({"execution.checkpointing.dir": f"{directory}/checkpoints"})
     )
     env.enable_checkpointing(1000)
     files = (
-        FileSink.for_row_format(directory / "finished", Encoder.simple_string_encoder())
+        FileSink.for_row_format(f"{directory}/finished", Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
         .build()
@@ -86,5 +86,4 @@ def main(directory: Path, checkpoints: str) -> None:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:] or ["orders"]
-    main(Path(arguments[0]), [*arguments, f"{arguments[0]}/checkpoints"][1])
+    main([*sys.argv[1:], "orders"][0])

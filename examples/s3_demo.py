@@ -1,7 +1,8 @@
-"""The demo of `make demo-s3`: the job of `make demo` with its checkpoints in S3.
+"""The demo of `make demo-s3`: the job of `make demo` on two hosts that share nothing but S3.
 
-Its driver is killed twice, and so is the S3 server, a real one on this machine. The server keeps
-every object as a file, so this program can watch the checkpoints without asking the server.
+Checkpoints and output are in S3. The driver is killed twice, and once a host with all that is on
+it, and the S3 server, a real one on this machine. The server keeps every object as a file, so this
+program can watch the job without asking the server.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import orders
 from demo import (
@@ -22,54 +24,83 @@ from demo import (
     temporary_directory,
     watch_and_kill,
 )
+from two_hosts import DRIVER_HOST, HOSTS, TwoHosts, two_hosts
 
 from penstock.testing.servers.s3_server import S3Server
 
 BUCKET = "orders"
 SECONDS_DOWN = 2
+BEFORE_THE_STORE, BEFORE_THE_HOST = 3, 6  # checkpoints
 
 
-class StoreWatch(Watch):
-    """Prints what happens to the job, and kills the S3 server once."""
+class HostsWatch(Watch):
+    """Prints what happens to the job, and kills the S3 server and a host."""
 
-    def __init__(self, directory: Path, store: S3Server) -> None:
+    def __init__(self, directory: Path, store: S3Server, hosts: TwoHosts) -> None:
         super().__init__(directory)
         self._checkpoints = directory
         self._store = store
-        self._is_killed = False
+        self._hosts = hosts
+        self._to_kill = [(BEFORE_THE_STORE, self._kill_store), (BEFORE_THE_HOST, self._kill_host)]
 
     def print_news(self) -> None:
         super().print_news()
-        if not self._is_killed and len(checkpoints(self._checkpoints)) > 2 * SECONDS_DOWN:
-            self._is_killed = True
-            pid = self._store.pid
-            self._store.kill()
-            self.print(f"[red bold]kill -9 {pid}[/], the S3 server")
-            time.sleep(SECONDS_DOWN)
-            self._store.start()
-            self.print(f"[yellow]the S3 server is back after {SECONDS_DOWN} s[/]")
+        if self._to_kill and len(checkpoints(self._checkpoints)) > self._to_kill[0][0]:
+            self._to_kill.pop(0)[1]()
+
+    def describe_recovery(self, recovery: dict[str, Any]) -> str:
+        return f"attempt {recovery['attempt']} resumes from checkpoint {recovery['checkpoint']}"
+
+    def _kill_store(self) -> None:
+        pid = self._store.pid
+        self._store.kill()
+        self.print(f"[red bold]kill -9 {pid}[/], the S3 server")
+        time.sleep(SECONDS_DOWN)
+        self._store.start()
+        self.print(f"[yellow]the S3 server is back after {SECONDS_DOWN} s[/]")
+
+    def _kill_host(self) -> None:
+        host = HOSTS[0]
+        pid = self._hosts.kill_host(host)
+        self.print(f"[red bold]kill -9 {pid}[/], everything on host {host}")
+        time.sleep(SECONDS_DOWN)
+        self._hosts.start_host(host)
+        self.print(f"[yellow]host {host} is back[/]")
 
 
 def main() -> int:
     console.print(
-        "[bold]The job of `make demo` with its checkpoints in S3.[/] Its driver will be killed "
-        "with -9\ntwice, the S3 server once.\n"
+        "[bold]The job of `make demo` on two hosts that share nothing but a bucket of S3.[/] "
+        "Its driver will be\nkilled with -9 twice, the S3 server once, and a host once.\n"
     )
-    location = f"s3://{BUCKET}/checkpoints"
-    console.print(f"$ penstock run --supervise examples/orders.py DIRECTORY {location}\n")
+    console.print(f"$ penstock run --supervise examples/orders.py s3://{BUCKET}\n")
     with temporary_directory() as directory, S3Server(directory / "s3") as store:
         bucket = store.create_bucket(BUCKET)
-        (directory / "checkpoints").symlink_to(bucket / "checkpoints")
-        # As on a host of AWS: neither the program nor the settings name credentials.
+        for name in ("checkpoints", "finished"):
+            (directory / name).symlink_to(bucket / name)
+        # As on hosts of AWS: neither the program nor the settings name credentials.
         os.environ |= {
             "AWS_ENDPOINT_URL": store.endpoint,
             "AWS_ACCESS_KEY_ID": store.access_key,
             "AWS_SECRET_ACCESS_KEY": store.secret_key,
             "AWS_REGION": "us-east-1",
         }
-        with running_job(orders.__file__, directory, location) as job:
-            watch_and_kill(job, directory, StoreWatch(directory, store))
-            return report(directory) if has_ended_well(job, directory) else 1
+        with two_hosts(directory / "hosts") as hosts:
+            settings = on(hosts)
+            output = f"s3://{BUCKET}"
+            with running_job(orders.__file__, directory, output=output, more=settings) as job:
+                watch_and_kill(job, directory, HostsWatch(directory, store, hosts))
+                return report(directory) if has_ended_well(job, directory) else 1
+
+
+def on(hosts: TwoHosts) -> dict[str, str]:
+    return {
+        "spark.master": hosts.master,
+        "spark.driver.host": DRIVER_HOST,
+        "spark.executor.memory": "512m",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "10s",
+    }
 
 
 if __name__ == "__main__":
