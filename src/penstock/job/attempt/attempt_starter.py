@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -39,7 +40,7 @@ from penstock.job.attempt.host_cleanup import HostCleanup
 from penstock.job.attempt.inputs import close_quietly, create_logs
 from penstock.job.attempt.program_check import checking_program
 from penstock.job.attempt.recovery_timer import RecoveryPhase, RecoveryTimer
-from penstock.job.attempt.shared_paths import check_shared_paths
+from penstock.job.attempt.shared_paths import check_shared_paths, remove_relays
 from penstock.job.context import AttemptContext, JobContext
 from penstock.job.job_store import JobStore
 from penstock.job.next_steps import log_start
@@ -278,11 +279,14 @@ class AttemptStarter:
         job, store = self._context, self._store
         resources.callback(shutil.rmtree, layout.root, ignore_errors=True)
         store.retained.remove_leftovers(layout)
+        remove_relays(job.job_dir)
         restored_id = 0 if snapshot is None else snapshot.metadata.checkpoint
         checkpoints = store.checkpoints(layout.attempt, layout.lineage, restored_id)
         reach(CrashPoint.RECOVERY_RESOLVED)
         regions = job.regions(plan, () if snapshot is None else snapshot.in_flight)
         layout = replace(layout, unshared=check_shared_paths(job, plan))
+        if layout.unshared is not None:
+            resources.callback(close_quietly, partial(remove_relays, job.job_dir))
         for directory in layout.attempt_dirs:
             resources.callback(directory.leave)
         submitter = job.make_submitter(regions, layout)

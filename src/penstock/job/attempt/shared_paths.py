@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.storage_url import StorageUrl
 from penstock.connectors.contracts.sink import Sink
 from penstock.connectors.contracts.source import Source
@@ -42,6 +43,15 @@ def check_shared_paths(job: JobContext, plan: Plan) -> UnsharedHosts | None:
     if not isinstance(job.job_dir.path, StorageUrl):
         raise UnsharedWorkDirError(str(job.work_dir), missing[work])
     return UnsharedHosts(job.files_dir, job.job_dir.path / RELAY)
+
+
+def remove_relays(job_dir: JobDir) -> None:
+    """Remove what attempts have left in the store for other hosts: only the running one needs it.
+
+    Called before an attempt's tasks run, and after they have.
+    """
+    if isinstance(job_dir.path, StorageUrl):
+        job_dir.storage.delete_tree(RELAY)
 
 
 @dataclass(frozen=True, slots=True)
