@@ -37,7 +37,7 @@ from penstock.connectors.acknowledging import acknowledgement_mark, received_log
 from penstock.connectors.acknowledging import source as acknowledging_source
 from penstock.connectors.contracts import snapshot_files
 from penstock.connectors.contracts.sink import WriterContext
-from penstock.connectors.files import committer as file_committer
+from penstock.connectors.files import committables as file_committables
 from penstock.connectors.files import enumerator as file_enumerator
 from penstock.connectors.files import finished_files, rolling_policy
 from penstock.connectors.files import writer as file_writer
@@ -211,8 +211,9 @@ TAGS: dict[Any, str] = {
     control.Checkpoint: "Checkpoint",
     control.Channels: "Channels",
     control.Metrics: "Metrics",
-    file_committer.PendingPart: "pending",
-    file_committer.UnrolledPieces: "unrolled",
+    file_committables.PendingPart: "pending",
+    file_committables.StoredPart: "stored",
+    file_committables.UnrolledPieces: "unrolled",
 }
 
 
@@ -232,11 +233,17 @@ ARRAYS: list[tuple[Any, list[Any]]] = [
     (segment.Slice(1, 2, 3, 4), [1, 2, 3, 4]),
     (segment.Segment("name", 5, [[segment.Slice(1, 2, 3, 4)]]), ["name", 5, [[[1, 2, 3, 4]]]]),
     (
-        file_committer.PendingPart("pending", "final", 5, ["piece"], ["held"], 6),
+        file_committables.PendingPart("pending", "final", 5, ["piece"], ["held"], 6),
         ["pending", "pending", "final", 5, ["piece"], ["held"], 6],
     ),
     (
-        file_committer.UnrolledPieces(1, "bucket", [rolling_policy.Piece("path", 5, 1.5, 6)]),
+        file_committables.StoredPart(
+            "final", [rolling_policy.Piece("path", 5, 1.5, 6)], ["p"], ["h"], "id", [("e", "c")]
+        ),
+        ["stored", "final", [["path", 5, 1.5, 6]], ["p"], ["h"], "id", [["e", "c"]]],
+    ),
+    (
+        file_committables.UnrolledPieces(1, "bucket", [rolling_policy.Piece("path", 5, 1.5, 6)]),
         ["unrolled", 1, "bucket", [["path", 5, 1.5, 6]]],
     ),
     (file_writer.StagedPart("bucket", "path", 5, 6), ["bucket", "path", 5, 6]),

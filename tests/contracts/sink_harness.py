@@ -44,6 +44,8 @@ from penstock.connectors.formats.columnar.writers import ParquetBulkWriters
 from penstock.connectors.print_sink import PrintSink
 from penstock.connectors.two_phase.sink import AtLeastOnceSink
 from penstock.errors import PenstockError
+from penstock.storage.clients.s3_uploads import MultipartUploads
+from penstock.storage.object_storage import ObjectStorage
 
 PARALLELISM = 2
 
@@ -204,6 +206,8 @@ def on_a_server(server: str, module: str, name: str) -> Any:
         cases = importlib.import_module(f"tests.servers.{module}")
         case: Case = getattr(cases, name)(fixture(server), directory)
         case.has_connections, case.deaths, case.stride = True, 6, 7
+        if server == "s3":
+            case.deaths, case.stride = 20, 1
         return case
 
     make.__name__ = f"{server}_{name.removesuffix('_case')}"
@@ -221,12 +225,22 @@ WITHOUT_SERVERS: list[Any] = [
     parquet_files,
     by_five_functions,
 ]
+FILES_IN_S3 = [
+    on_a_server("s3", "file_sink_case", "rolled_case"),
+    on_a_server("s3", "file_sink_case", "parquet_case"),
+]
 WITH_SERVERS = [
     on_a_server("kafka", "kafka_sink_case", "exactly_once_case"),
     on_a_server("postgres", "postgres_sink_case", "two_phase_case"),
     on_a_server("postgres", "postgres_sink_case", "single_phase_case"),
+    *FILES_IN_S3,
 ]
-TRANSACTIONAL = [*WITHOUT_SERVERS, *WITH_SERVERS]
+GROWING_IN_S3 = [
+    on_a_server("s3", "file_sink_case", "growing_case"),
+    on_a_server("s3", "file_sink_case", "without_uploads_case"),
+]
+"""They make a file of every few values: not for tests with many."""
+TRANSACTIONAL = [*WITHOUT_SERVERS, *WITH_SERVERS, *GROWING_IN_S3]
 TAKING_ANYTHING: list[Any] = [printing, by_one_function, collecting, large_files]
 SHOWING_WHAT_COUNTS: list[Any] = [
     *TAKING_ANYTHING,
@@ -371,14 +385,21 @@ class Killed(BaseException):
     """Simulates the end of the process."""
 
 
-_FILE_OPERATIONS = ("fsync", "link", "mkdir", "rename", "replace", "unlink")
+_OPERATIONS: dict[Any, Sequence[str]] = {
+    os: ("fsync", "link", "mkdir", "rename", "replace", "unlink"),
+    ObjectStorage: ("replace", "write", "give_name", "delete_all", "stat", "stream"),
+    MultipartUploads: ("create", "put_part", "copy_part", "complete", "abort"),
+}
 
 
 @contextmanager
 def killed_at(
     operation: int, monkeypatch: pytest.MonkeyPatch, error: type[BaseException] = Killed
 ) -> Iterator[list[str]]:
-    """Die around the n-th file operation: before it if n is even, after it if n is odd."""
+    """Die around the n-th file operation: before it if n is even, after it if n is odd.
+
+    What asks or changes a store is such an operation, too.
+    """
     done: list[str] = []
 
     def faulty(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -395,8 +416,9 @@ def killed_at(
         return call
 
     with monkeypatch.context() as patch:
-        for name in _FILE_OPERATIONS:
-            patch.setattr(os, name, faulty(name, getattr(os, name)))
+        for owner, names in _OPERATIONS.items():
+            for name in names:
+                patch.setattr(owner, name, faulty(name, getattr(owner, name)))
         yield done
 
 

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
 from tests.contracts.sink_harness import (
+    FILES_IN_S3,
+    GROWING_IN_S3,
     LARGE,
     TRANSACTIONAL,
     WITH_SERVERS,
@@ -193,6 +195,12 @@ def test_what_a_lost_try_staged_can_be_removed(case: Case, tmp_path: Path) -> No
     assert [path for path in case.leftovers() if not path.is_dir()] == []
 
 
+@pytest.mark.parametrize(
+    "case",
+    [make for make in TRANSACTIONAL if make not in (*FILES_IN_S3, *GROWING_IN_S3)],
+    ids=name_of,
+    indirect=True,
+)
 def test_a_write_on_a_full_disk_leaves_no_file(case: Case, tmp_path: Path) -> None:
     attempt = Attempt(case, tmp_path)
     writer = attempt.writer(0)

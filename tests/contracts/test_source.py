@@ -1,5 +1,6 @@
 """What every source guarantees."""
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Row, Types
 from penstock.connectors import indexed_sources
+from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.contracts.source import (
     CHUNK_RECORDS,
     EnumeratorContext,
@@ -39,6 +41,8 @@ from penstock.datastream.formats.avro import AvroReaderFormat, AvroSchema
 from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from penstock.datastream.formats.json import JsonReaderFormat, JsonRowDeserializationSchema
 from penstock.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from penstock.storage.storages import storage_at
+from penstock.testing.servers.s3_server import S3Server
 
 Made = tuple[Source, list[Any]]
 
@@ -154,16 +158,40 @@ MAKERS: list[Callable[[Path], Made]] = [
     avro_files,
     a_logged_socket,
 ]
+IN_S3 = [text_files, whole_files, latin_files, csv_files, json_files, parquet_files, avro_files]
+PARAMETERS: list[Any] = [
+    *(pytest.param((make, False), id=make.__name__) for make in MAKERS),
+    *(
+        pytest.param((make, True), id=f"{make.__name__}_in_s3", marks=pytest.mark.s3)
+        for make in IN_S3
+    ),
+]
 
 
-@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.__name__)
+def moved(source: FileSource, work_dir: Path, s3: S3Server) -> FileSource:
+    """Return the same source, whose files are in a store."""
+    s3.create_bucket("sources")
+    place = s3.url("sources", work_dir.name)
+    storage = storage_at(place)
+    for path in (path for path in work_dir.rglob("*") if path.is_file()):
+        storage.replace(path.relative_to(work_dir).as_posix(), path.read_bytes())
+    files = source._files
+    roots = (place / root.relative_to(work_dir).as_posix() for root in files.roots)
+    moved = FileSource(dataclasses.replace(files, roots=tuple(roots)))
+    return moved.with_settings(InputSettings(storage_options=place.options))
+
+
+@pytest.fixture(scope="module", params=PARAMETERS)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     work_dir = tmp_path_factory.mktemp("source")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_enumerator, "_MIN_SPLIT_BYTES", 10)
         patch.setattr(line_files, "_BLOCK_BYTES", 100)
         patch.setattr(indexed_sources, "_BLOCK_ELEMENTS", 64)
-        source, records = request.param(work_dir)
+        make, is_moved = request.param
+        source, records = make(work_dir)
+        if is_moved:
+            source = moved(source, work_dir, request.getfixturevalue("s3"))
         yield cloudpickle.loads(cloudpickle.dumps(source)), records, work_dir
 
 

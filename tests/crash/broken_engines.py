@@ -28,7 +28,7 @@ from penstock.checkpoint.coordinator.checkpoint_coordinator import CheckpointCoo
 from penstock.checkpoint.coordinator.commit_executor import CommitExecutor
 from penstock.checkpoint.coordinator.state_machine import CheckpointStateMachine
 from penstock.connectors.contracts.source import SourceEnumerator
-from penstock.connectors.files.publisher import PartFilePublisher
+from penstock.connectors.files.local_part_files import LocalPartFiles
 from penstock.ids import ChannelId, CheckpointId
 from penstock.job.input import channel_input
 from penstock.job.restore.snapshot_reader import Snapshot
@@ -43,16 +43,16 @@ BREAK = "PENSTOCK_TEST_BREAK"
 
 def commit_before_completion() -> None:
     """Show files at the barrier, before the checkpoint counts; die when some are to be seen."""
-    make_pending, shown_so_far = PartFilePublisher._make_pending, itertools.count(1)
+    make_pending, shown_so_far = LocalPartFiles._make_pending, itertools.count(1)
 
-    def shown(self: PartFilePublisher, part: Any) -> Any:
-        pending = make_pending(self, part)
+    def shown(self: LocalPartFiles, part: Any, part_format: Any) -> Any:
+        pending = make_pending(self, part, part_format)
         os.link(pending.pending, pending.final)
         if next(shown_so_far) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         return pending
 
-    PartFilePublisher._make_pending = shown  # type: ignore[method-assign]
+    LocalPartFiles._make_pending = shown  # type: ignore[method-assign]
 
 
 def no_commit_on_restore() -> None:

@@ -116,10 +116,16 @@ class _Arrivals(FileEnumerator):
 
     @property
     def _paths(self) -> Sequence[Path]:
-        return input_paths(self._files.roots[0])
+        return input_paths(self._directory)
+
+    @property
+    def _directory(self) -> Path:
+        (directory,) = self._files.roots
+        assert isinstance(directory, Path)
+        return directory
 
     def _add_next(self) -> None:
         for number, path in enumerate(self._paths):
             if not path.exists():
-                publish(self._files.roots[0], number, self._events)
+                publish(self._directory, number, self._events)
                 break

@@ -20,15 +20,9 @@ from penstock.connectors.acknowledging.acknowledgement_mark import (
 )
 from penstock.connectors.acknowledging.receiver_loop import ReceiverLoop
 from penstock.connectors.files.sink import FileSink
-from penstock.connectors.files.source import FileSource
-from penstock.connectors.formats.text_lines import StreamFormat
 from penstock.connectors.kafka.source.initial_offsets import InitialOffsets, InitialOffsetsFile
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.errors import (
-    AcknowledgedRecordsError,
-    MissingIngestionDirectoryError,
-    RemotePathError,
-)
+from penstock.errors import AcknowledgedRecordsError, MissingIngestionDirectoryError
 from penstock.ids import AttemptId, OperatorUid
 from penstock.job.input.read_progress import ReadProgress
 from penstock.storage.storages import storage_at
@@ -269,10 +263,3 @@ def test_a_socket_resumes_from_its_log_on_a_new_driver(
     env.execute("lines")
     found = [path.read_text() for path in (tmp_path / "out").rglob("part-*")]
     assert sorted("".join(found).split()) == ["a", "b", "c", "d"]
-
-
-def test_file_sources_and_sinks_refuse_a_path_in_a_store() -> None:
-    with pytest.raises(RemotePathError, match=r"path 's3://bucket/in' .* file sources and sinks"):
-        FileSource.for_record_stream_format(StreamFormat.text_line_format(), "s3://bucket/in")
-    with pytest.raises(RemotePathError, match=r"path 's3://bucket/out' .* file sources and sinks"):
-        FileSink.for_row_format("s3://bucket/out", Encoder.simple_string_encoder())

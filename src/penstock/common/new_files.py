@@ -11,14 +11,14 @@ from typing import BinaryIO, cast
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def name_path(error: OSError, path: Path) -> None:
+def name_path(error: OSError, path: Path | str) -> None:
     """Add the path to the error of a full disk: a failed write does not know its file."""
     if error.filename is None and error.errno in _NO_SPACE:
         error.filename = str(path)
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: Path | str) -> Iterator[None]:
     """Let the error of a full disk name the file that is written."""
     try:
         yield

@@ -37,6 +37,11 @@ class StorageUrl:
         return self.parts[-1] if self.parts else ""
 
     @property
+    def suffix(self) -> str:
+        """The end of the last name, from its last dot on, as that of a `Path`."""
+        return PurePosixPath(self.name).suffix
+
+    @property
     def parent(self) -> StorageUrl:
         """The place above; that of the root is the root."""
         return replace(self, parts=self.parts[:-1])

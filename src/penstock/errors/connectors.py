@@ -57,13 +57,14 @@ class MissingPathError(ConnectorError):
 
 
 class RemotePathError(ConnectorError, ValueError):
-    """A path of a source or sink is in an object store or another remote file system."""
+    """A path of a source or sink is in a remote file system that is not supported."""
 
     path: str
     is_permanent = True
     template = (
-        "path {path!r} is in no local or mounted file system, which file sources and sinks need: "
-        "mount it, or let Spark read it with env.from_dataframe() or env.from_stream()"
+        "path {path!r} is in no local or mounted file system and in no supported store "
+        "(s3://bucket/path, gs://, az://, hdfs://host:port/path): correct the URL and give it as a "
+        "text, mount it, or let Spark read it with env.from_dataframe() or env.from_stream()"
     )
 
 

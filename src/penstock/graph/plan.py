@@ -183,16 +183,18 @@ def with_max_parallelism(plan: Plan, numbers: Mapping[OperatorUid, int]) -> Plan
     )
 
 
-def with_input_settings(plan: Plan, settings: InputSettings) -> Plan:
-    """Return the plan with the settings of the job in its sources."""
-    return _changed(
-        plan,
-        lambda n: (
-            replace(n, function=n.function.with_settings(settings))
-            if n.kind is OperatorKind.SOURCE
-            else n
-        ),
-    )
+def with_job_settings(plan: Plan, settings: InputSettings) -> Plan:
+    """Return the plan with the settings of the job in its sources and sinks."""
+
+    def change(node: Node) -> Node:
+        if node.kind is OperatorKind.SOURCE:
+            return replace(node, function=node.function.with_settings(settings))
+        if node.kind is OperatorKind.SINK:
+            options = settings.storage_options
+            return replace(node, function=node.function.with_storage_options(options))
+        return node
+
+    return _changed(plan, change)
 
 
 def _changed(plan: Plan, change: Callable[[Node], Node]) -> Plan:

@@ -25,7 +25,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.storage_url import Location
 from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.errors import JobAlreadyRunningError, UnusableDirectoryError
-from penstock.graph.plan import Plan, with_input_settings
+from penstock.graph.plan import Plan, with_job_settings
 from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
 from penstock.ids import AttemptId, ChannelId, JobKey, StageId
 from penstock.job.attempt.inputs import check_ingestion_directory
@@ -82,7 +82,7 @@ def launch(
     """
     checkpoints = read_checkpoint_settings(configuration, batch_mode=batch_mode)
     settings = read_settings(configuration, batch_mode)
-    plan = with_input_settings(plan, InputSettings.from_configuration(configuration))
+    plan = with_job_settings(plan, InputSettings.from_configuration(configuration))
     restart = read_restart_strategy(configuration, checkpointing=checkpoints.enabled)
     key = job_key(checkpoints.job_id, plan.job_name)
     work_dir, temporary = _work_dir(settings, key, is_all=checkpoints.directory is not None)

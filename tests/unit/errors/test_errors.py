@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "MissingServerError": ("Kafka", "broker in /a", "run `make setup-kafka`"),
     "ServerNotReadyError": ("Kafka", "ended with 1", "why"),
     "UnwritablePathError": ("/a", "Not a directory"),
-    "RemotePathError": ("s3a://bucket/a",),
+    "RemotePathError": ("ftp://host/a",),
     "LocalStateDirFullError": ("/a", "why"),
     "MissingOnHostError": ("numbers", "/data/in", "worker-2"),
     "UnsharedWorkDirError": ("/work", "worker-2"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from penstock.common.config.source_options import CHANGED_FILES, MAX_BLOCK_SIZE, MAX_RECORD_SIZE
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
 from penstock.errors import InputTooLargeError
+from penstock.storage.storage_options import storage_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,8 @@ class InputSettings:
     max_record_bytes: int = MAX_RECORD_SIZE.default
     max_block_bytes: int = MAX_BLOCK_SIZE.default
     accepts_changed_files: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """How to reach stores; may hold credentials, and is never written down."""
 
     @staticmethod
     def from_configuration(configuration: Configuration) -> InputSettings:
@@ -25,6 +29,7 @@ class InputSettings:
             read(configuration, MAX_RECORD_SIZE),
             read(configuration, MAX_BLOCK_SIZE),
             read(configuration, CHANGED_FILES) == "accept",
+            storage_options(configuration),
         )
 
     def record_too_large(self, what: str) -> InputTooLargeError:

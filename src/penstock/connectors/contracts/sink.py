@@ -11,7 +11,7 @@ visible then, and once more if a restored job repeats the micro-batch: at least 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -217,6 +217,13 @@ class Sink(ExplainsMissingMethods, ABC):
     def paths_on_hosts(self) -> Sequence[Path]:
         """Return directories in which driver and tasks write, which all hosts must share."""
         return ()
+
+    def with_storage_options(self, options: Mapping[str, str]) -> Sink:
+        """Return this sink with the settings of stores; called once, when the job starts.
+
+        They may hold credentials: they travel to the tasks with the sink, and nowhere else.
+        """
+        return self
 
     def unpickles(self, type_info: TypeInformation | None) -> bool:
         """Whether it unpickles what it has put into snapshots, for records of this type."""

@@ -8,10 +8,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone, tzinfo
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from penstock.common.storage_url import Location
 from penstock.connectors.staging.staging_directory import is_hidden
 from penstock.errors import InvalidBucketError
 
@@ -86,7 +87,7 @@ class _DateTime(BucketAssigner):
         return assign
 
 
-def check_bucket(bucket: object, base_path: Path) -> None:
+def check_bucket(bucket: object, base_path: Location) -> None:
     """Check that a bucket is a directory below a sink's path.
 
     Raises:

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.common.config.locations import STORE_SCHEMES, scheme_of
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.connectors.contracts import source
 from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
 from penstock.connectors.files.finished_files import ENTRY_BYTES, FinishedFiles
 from penstock.connectors.files.listing import Listing, list_files
-from penstock.connectors.formats.input_file import FileIdentity
+from penstock.connectors.formats.input_file import FileIdentity, InputFile, input_place
 from penstock.connectors.formats.reader_format import ReaderFormat
+from penstock.connectors.formats.stored_input import stored_file
 from penstock.errors import ChangedFileError, MissingPathError
 
 _log = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ _REST_FRACTION = 8
 class FileSet:
     """The files a source reads: where, in which format, and how often to look for new ones."""
 
-    roots: tuple[Path, ...]
+    roots: tuple[Location, ...]
     reader_format: ReaderFormat
     splits_files: bool = True
     discovery_interval: float | None = None
@@ -43,6 +46,22 @@ class FileSet:
     def is_splittable(self, path: str) -> bool:
         """Whether a file may be read in several ranges."""
         return self.splits_files and self.reader_format.splittable(Path(path))
+
+    def open(self, path: str, identity: FileIdentity | None = None) -> InputFile:
+        """Open a file, as `InputFile` does."""
+        return InputFile(self.place(path), identity, self.settings)
+
+    def place(self, path: str) -> Location:
+        """Return where a file is, with what reaches it."""
+        return input_place(path, self.settings.storage_options)
+
+    def listed(self) -> Listing:
+        """Return the files that there are now."""
+        options = self.settings.storage_options
+        return list_files(
+            root.with_options(options) if isinstance(root, StorageUrl) else root
+            for root in self.roots
+        )
 
 
 @dataclass(slots=True)
@@ -63,8 +82,11 @@ class EnumeratorState(msgspec.Struct, frozen=True):
     """The number of the snapshot in its attempt."""
     finished: bytes
     """Of finished files, as `FinishedFiles` encodes them."""
-    begun: dict[str, tuple[int, int]]
-    """Size and modification time (in nanoseconds) of the files that are partly read."""
+    begun: dict[str, tuple[int, ...]]
+    """Size and modification time (in nanoseconds) of the files that are partly read.
+
+    For files in a store, if that has versions, also a digest of the version.
+    """
     roots: tuple[tuple[int, int], ...]
     """Device and inode of the source's paths."""
 
@@ -117,9 +139,11 @@ class FileEnumerator(source.SourceEnumerator):
         self._finished.restore(self._restored.finished)
 
     def start(self, positions: Mapping[str, int]) -> None:
-        listing = list_files(self._files.roots)
+        listing = self._files.listed()
         self._discovered_at = self._monotonic()
         restored = self._restored
+        if listing.empty and not (self._is_continuous or restored or positions):
+            raise MissingPathError(listing.empty[0])
         self._roots = listing.roots if restored is None else restored.roots
         for path, position in positions.items():
             if position < 0:
@@ -135,7 +159,7 @@ class FileEnumerator(source.SourceEnumerator):
     def plan(self, max_records: int) -> source.ReadPlan:
         if self._discovery_due() == 0.0:
             self._discovered_at = self._monotonic()
-            listing = list_files(self._files.roots)
+            listing = self._files.listed()
             if self._compare(listing):
                 self._finished.forget_unseen()
             self._add_new(listing)
@@ -149,7 +173,7 @@ class FileEnumerator(source.SourceEnumerator):
         return dict(self._positions)
 
     def snapshot_state(self) -> bytes:
-        begun = {path: (found.size, found.mtime_ns) for path, found in self._begun.items()}
+        begun = {path: _facts(path, found) for path, found in self._begun.items()}
         number, finished = self._finished.snapshots, self._finished.encode()
         return msgspec.msgpack.encode(EnumeratorState(number, finished, begun, self._roots))
 
@@ -215,8 +239,7 @@ class FileEnumerator(source.SourceEnumerator):
             return
         change = "" if position < found.size else f"it has {found.size} bytes, {position} were read"
         if self._restored is not None and path in self._restored.begun:
-            size, mtime_ns = self._restored.begun[path]
-            change = FileIdentity(found.inode, size, mtime_ns).difference_of_copy(found)
+            change = _difference(self._restored.begun[path], found)
         if change and not self._files.settings.accepts_changed_files:
             raise ChangedFileError(path, change)
         if change:
@@ -234,7 +257,7 @@ class FileEnumerator(source.SourceEnumerator):
         while budget > 0 and self._waiting:
             file = self._waiting[0]
             if file.identity is None:
-                self._set_identity(file, _identify(file.path))
+                self._set_identity(file, _identify(self._files.place(file.path)))
             if file.next < file.size:
                 end = self._range_end(file, budget, rest)
                 pieces.append((self._range(file, end), file.splittable))
@@ -255,7 +278,8 @@ class FileEnumerator(source.SourceEnumerator):
         if not file.splittable or wanted + rest >= file.size:
             return file.size
         if file.block_starts is None:
-            starts = self._files.reader_format.block_starts(Path(file.path))
+            with self._files.open(file.path) as opened:
+                starts = self._files.reader_format.block_starts(opened)
             if starts is None:
                 return wanted
             file.block_starts = starts
@@ -268,15 +292,36 @@ class FileEnumerator(source.SourceEnumerator):
             sample = next(splittable, None)
             if sample is None:
                 return _GUESSED_BYTES_PER_RECORD
-            self._bytes_per_record = self._files.reader_format.bytes_per_record(Path(sample))
+            with self._files.open(sample) as opened:
+                self._bytes_per_record = self._files.reader_format.bytes_per_record(opened)
         return self._bytes_per_record
 
 
-def _identify(path: str) -> FileIdentity:
+def _facts(path: str, found: FileIdentity) -> tuple[int, ...]:
+    is_version = found.inode and scheme_of(path) in STORE_SCHEMES
+    facts = (found.size, found.mtime_ns)
+    return (*facts, found.inode) if is_version else facts
+
+
+def _difference(begun: tuple[int, ...], found: FileIdentity) -> str:
+    """Say how a file differs from the one that a checkpoint describes; empty if it does not."""
+    size, mtime_ns, *version = begun
+    if version:
+        # The content is the same in a copy of the bucket, too, whose times are others.
+        return FileIdentity(version[0], size, found.mtime_ns).difference(found)
+    return FileIdentity(found.inode, size, mtime_ns).difference_of_copy(found)
+
+
+def _identify(place: Location) -> FileIdentity:
+    if isinstance(place, StorageUrl):
+        stored = stored_file(place)
+        if stored is None:
+            raise MissingPathError(str(place))
+        return FileIdentity.of_stored(stored)
     try:
-        return FileIdentity.of(Path(path).stat())
+        return FileIdentity.of(place.stat())
     except FileNotFoundError:
-        raise MissingPathError(path) from None
+        raise MissingPathError(str(place)) from None
 
 
 def spread(pieces: Sequence[tuple[source.SplitRange, bool]], parallelism: int) -> source.ReadPlan:

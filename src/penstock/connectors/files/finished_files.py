@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
+from penstock.common.config.locations import STORE_SCHEMES, scheme_of
 from penstock.connectors.formats.input_file import FileIdentity
 
 _log = logging.getLogger(__name__)
@@ -145,6 +146,8 @@ class FinishedFiles:
 
 
 def _is_gone(path: str) -> bool:
+    if scheme_of(path) in STORE_SCHEMES:
+        return True  # the listing of a store has everything
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -5,26 +5,21 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from uuid import uuid4
+from typing import Any
+from uuid import UUID
 
-from penstock.common.new_files import create_file
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, SinkSnapshot
 from penstock.connectors.files.bucket_assigner import check_bucket
-from penstock.connectors.files.committer import PendingPart, UnrolledPieces, decode_entry, encode
+from penstock.connectors.files.committables import UnrolledPieces, decode_entry, encode
+from penstock.connectors.files.part_files import Part, PartFiles, PartFormat
 from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll_at_barrier
-from penstock.connectors.files.writer import PartFormat, decode_parts
+from penstock.connectors.files.writer import decode_parts
 from penstock.connectors.staging.pre_commits import PreCommits
-from penstock.connectors.staging.staging_directory import StagingDirectory
-from penstock.storage.durable_files import (
-    check_content,
-    check_size,
-    checksum,
-    link_or_copy,
-)
+from penstock.errors import RestoreMismatchError
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,44 +73,29 @@ class OutputFileConfigBuilder:
 class PartFileSettings:
     """Where a file sink writes its part files, in which format, and how it names and ends them."""
 
-    base_path: Path
+    base_path: Location
     part_format: PartFormat
     rolling_policy: RollingPolicy
     output_file_config: OutputFileConfig = OutputFileConfig("part", "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Pieces that go into one part file, and its final path.
-
-    ``in_state`` are the pieces that may be in the state of an older checkpoint.
-    """
-
-    final: Path
-    pieces: list[Piece]
-    in_state: frozenset[str]
-
-
-def _unique_names() -> Iterator[str]:
+def _unique_names(writer: UUID) -> Iterator[str]:
     """Yield names for the parts of one subtask that no other attempt gives."""
-    writer = uuid4()
     return (f"{writer}-{number}" for number in count())
 
 
 @dataclass(eq=False)
 class PartFilePublisher(SinkPublisher):
-    """Collects published pieces (staged files), and makes pending files of them at a barrier.
-
-    Pieces stay as they are when a part is made of them: an older checkpoint may have them in its
-    state.
-    """
+    """Collects published pieces (staged files), and makes pending files of them at a barrier."""
 
     settings: PartFileSettings
-    directory: StagingDirectory
+    files: PartFiles[Any]
     context: PublisherContext
 
     def __post_init__(self) -> None:
-        self._unique: defaultdict[int, Iterator[str]] = defaultdict(_unique_names)
+        self._unique: defaultdict[int, Iterator[str]] = defaultdict(
+            lambda: _unique_names(self.files.writer_id())
+        )
         self._pieces: defaultdict[tuple[int, str], list[Piece]] = defaultdict(list)
         self._pre_commits = PreCommits()
         self._durable: set[str] = set()
@@ -124,7 +104,8 @@ class PartFilePublisher(SinkPublisher):
         for unrolled in sorted(kept, key=lambda entry: entry.subtask):
             check_bucket(unrolled.bucket, self.settings.base_path)
             for piece in unrolled.pieces:
-                check_size(self.directory.staged_file(piece.path)[0], piece.size)
+                self._check_place(piece)
+                self.files.check_size(piece)
             subtask = unrolled.subtask % self.context.parallelism
             self._pieces[subtask, unrolled.bucket].extend(unrolled.pieces)
             self._durable.update(piece.path for piece in unrolled.pieces)
@@ -139,11 +120,11 @@ class PartFilePublisher(SinkPublisher):
                 )
 
     def discard_staged(self, prefix: str) -> None:
-        self.directory.remove_staged(prefix)
+        self.files.remove_staged(prefix)
 
     def at_barrier(self, checkpoint: int, *, flush: bool) -> Callable[[], SinkSnapshot]:
         now = time.time()
-        parts: list[_Part] = []
+        parts: list[Part] = []
         unrolled: list[UnrolledPieces] = []
         for (subtask, bucket), pieces in list(self._pieces.items()):
             complete, rest = roll_at_barrier(pieces, self.settings.rolling_policy, now, flush=flush)
@@ -152,7 +133,7 @@ class PartFilePublisher(SinkPublisher):
                 self._in_state -= in_state
                 name = self.settings.output_file_config.part_name(next(self._unique[subtask]))
                 final = self.settings.base_path / bucket / name
-                parts.append(_Part(final, part, frozenset(in_state)))
+                parts.append(Part(final, part, frozenset(in_state)))
             if rest:
                 self._in_state.update(piece.path for piece in rest)
                 unrolled.append(UnrolledPieces(subtask, bucket, rest))
@@ -161,47 +142,20 @@ class PartFilePublisher(SinkPublisher):
                 del self._pieces[subtask, bucket]
         return self._pre_commits.add(lambda: self._prepare(parts), lambda: self._keep(unrolled))
 
-    def _prepare(self, parts: Sequence[_Part]) -> list[bytes]:
-        pending = [self._make_pending(part) for part in parts]
-        self.directory.sync(Path(part.pending) for part in pending)
-        # Damage that is found before the checkpoint completes loses nothing.
-        for part in pending:
-            check_content(Path(part.pending), part.size, part.crc)
-        return list(map(encode, pending))
+    def _check_place(self, piece: Piece) -> None:
+        if not self.files.has(piece.path):
+            reason = (
+                f"it has an unfinished file, {piece.path}, and now writes to "
+                f"{self.settings.base_path}: restore it with the path it had, or restore a "
+                "savepoint, which has no unfinished files"
+            )
+            raise RestoreMismatchError(self.context.name, "the snapshot", reason)
 
-    def _make_pending(self, part: _Part) -> PendingPart:
-        pending = self.directory.path(f"{part.final.name}.pending")
-        pending.parent.mkdir(parents=True, exist_ok=True)
-        paths = [Path(piece.path) for piece in part.pieces]
-        if len(paths) == 1:
-            check_size(paths[0], part.pieces[0].size)
-            link_or_copy(paths[0], pending)
-            crc = part.pieces[0].crc
-        else:
-            _check(part.pieces)
-            with create_file(pending, "wb") as file:
-                self.settings.part_format.join(paths, file)
-            crc = checksum(pending)
-        # A piece of another job belongs to that job's checkpoint, which may be restored again.
-        own = [str(path) for path in paths if self.directory.owns(path)]
-        return PendingPart(
-            str(pending),
-            str(part.final),
-            pending.stat().st_size,
-            pieces=[path for path in own if path not in part.in_state],
-            held=[path for path in own if path in part.in_state],
-            crc=crc,
-        )
+    def _prepare(self, parts: Sequence[Part]) -> list[bytes]:
+        return list(map(encode, self.files.prepare(parts, self.settings.part_format)))
 
     def _keep(self, unrolled: Sequence[UnrolledPieces]) -> list[bytes]:
         pieces = {piece.path: piece for kept in unrolled for piece in kept.pieces}
-        new = [piece for path, piece in pieces.items() if path not in self._durable]
-        _check(new)
-        self.directory.sync(Path(piece.path) for piece in new)
+        self.files.keep([piece for path, piece in pieces.items() if path not in self._durable])
         self._durable = set(pieces)
         return list(map(encode, unrolled))
-
-
-def _check(pieces: Iterable[Piece]) -> None:
-    for piece in pieces:
-        check_content(Path(piece.path), piece.size, piece.crc)

@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from penstock.common.pyflink.missing_names import ExplainsMissingMethods
 from penstock.common.serialization import BulkWriterFactory, Encoder
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.connectors.contracts import sink
 from penstock.connectors.contracts.builder_checks import require
 from penstock.connectors.contracts.committer import Committer, CommitterContext
 from penstock.connectors.files.bucket_assigner import BucketAssigner
 from penstock.connectors.files.committer import PartFileCommitter
-from penstock.connectors.files.listing import local_path
+from penstock.connectors.files.listing import place_of
+from penstock.connectors.files.local_part_files import LocalPartFiles
+from penstock.connectors.files.part_files import PartFiles
 from penstock.connectors.files.publisher import (
     OutputFileConfig,
     PartFilePublisher,
@@ -27,12 +30,16 @@ from penstock.connectors.files.rolling_policy import (
     OnCheckpointRollingPolicy,
     RollingPolicy,
 )
+from penstock.connectors.files.stored.part_files import StoredPartFiles
+from penstock.connectors.files.stored.staging_url import StagingUrl
 from penstock.connectors.files.writer import BulkFormat, PartFileWriter, RowFormat
 from penstock.connectors.staging.staging_directory import StagingDirectory
 from penstock.errors import UnwritablePathError
 from penstock.storage.durable_files import make_directory
 
 __all__ = ["FileSink", "OutputFileConfig"]
+
+_Context = sink.WriterContext | sink.PublisherContext | CommitterContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,16 @@ class _Settings(PartFileSettings):
         default_factory=BucketAssigner.date_time_bucket_assigner
     )
 
-    def staging(
-        self, context: sink.WriterContext | sink.PublisherContext | CommitterContext, step_dir: Path
-    ) -> StagingDirectory:
-        """Return the step's staging directory; ``step_dir`` has the step's name."""
-        return StagingDirectory.shared_path(
-            self.base_path, context.job, context.job_instance, step_dir.name, context.attempt
-        )
+    def files(self, context: _Context, step_dir: Path) -> PartFiles[Any]:
+        """Return the step's files; ``step_dir`` has the step's name."""
+        return _files_at(self.base_path, context, step_dir.name)
+
+
+def _files_at(base_path: Location, context: _Context, step: str) -> PartFiles[Any]:
+    names = context.job, context.job_instance, step, context.attempt
+    if isinstance(base_path, StorageUrl):
+        return StoredPartFiles(StagingUrl(base_path, *names))
+    return LocalPartFiles(StagingDirectory.shared_path(base_path, *names))
 
 
 class FileSink(sink.Sink):
@@ -64,7 +74,7 @@ class FileSink(sink.Sink):
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
         """Return the builder of a sink that writes record after record with an encoder."""
         policy = RollingPolicy.default_rolling_policy()
-        return RowFormatBuilder(_Settings(local_path(base_path), RowFormat(encoder), policy))
+        return RowFormatBuilder(_Settings(place_of(base_path), RowFormat(encoder), policy))
 
     @staticmethod
     def for_bulk_format(
@@ -72,19 +82,24 @@ class FileSink(sink.Sink):
     ) -> BulkFormatBuilder:
         """Return the builder of a sink that writes a bulk format; files roll at each checkpoint."""
         policy = RollingPolicy.on_checkpoint_rolling_policy()
-        return BulkFormatBuilder(
-            _Settings(local_path(base_path), BulkFormat(writer_factory), policy)
-        )
+        return BulkFormatBuilder(_Settings(place_of(base_path), BulkFormat(writer_factory), policy))
+
+    def with_storage_options(self, options: Mapping[str, str]) -> FileSink:
+        base_path = self._settings.base_path
+        if not isinstance(base_path, StorageUrl):
+            return self
+        return FileSink(replace(self._settings, base_path=base_path.with_options(options)))
 
     def paths_on_hosts(self) -> Sequence[Path]:
-        return (self._settings.base_path,)
+        base_path = self._settings.base_path
+        return () if isinstance(base_path, StorageUrl) else (base_path,)
 
     def writer(self, context: sink.WriterContext) -> sink.SinkWriter:
         settings, policy = self._settings, self._settings.rolling_policy
         return PartFileWriter(
             context,
             settings.base_path,
-            settings.staging(context, context.staging_dir),
+            settings.files(context, context.staging_dir),
             settings.part_format,
             settings.bucket_assigner.assigner(),
             policy.part_size if isinstance(policy, DefaultRollingPolicy) else None,
@@ -92,15 +107,27 @@ class FileSink(sink.Sink):
 
     def publisher(self, context: sink.PublisherContext) -> sink.SinkPublisher:
         settings = self._settings
-        try:
-            make_directory(settings.base_path)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UnwritablePathError(str(settings.base_path), reason) from error
-        return PartFilePublisher(settings, settings.staging(context, context.work_dir), context)
+        if isinstance(settings.base_path, Path):
+            try:
+                make_directory(settings.base_path)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise UnwritablePathError(str(settings.base_path), reason) from error
+        return PartFilePublisher(settings, settings.files(context, context.work_dir), context)
 
     def committer(self, context: CommitterContext) -> Committer:
-        return PartFileCommitter(self._settings.staging(context, context.work_dir))
+        step, base_path = context.work_dir.name, self._settings.base_path
+        own = self._settings.files(context, context.work_dir)
+        # For parts of a snapshot that was taken when the sink had its path elsewhere: those say
+        # where they are, and this one's own place is not used.
+        other = _elsewhere(base_path, context.storage_options)
+        return PartFileCommitter(own, _files_at(other, context, step))
+
+
+def _elsewhere(base_path: Location, options: Mapping[str, str]) -> Location:
+    if isinstance(base_path, StorageUrl):
+        return Path(base_path.path).absolute()
+    return StorageUrl("s3", "elsewhere", (), options)
 
 
 class _Builder(ExplainsMissingMethods):

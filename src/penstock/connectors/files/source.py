@@ -15,7 +15,7 @@ from penstock.connectors.contracts import source
 from penstock.connectors.contracts.builder_checks import require
 from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.files.enumerator import FileEnumerator, FileSet
-from penstock.connectors.files.listing import local_path
+from penstock.connectors.files.listing import place_of
 from penstock.connectors.formats.format_settings import check_instance
 from penstock.connectors.formats.input_file import FileIdentity, InputFile
 from penstock.connectors.formats.reader_format import BulkFormat, ReaderFormat
@@ -84,7 +84,7 @@ class FileSource(source.Source):
         return self._files.reader_format.type_info()
 
     def paths_on_hosts(self) -> Sequence[Path]:
-        return self._files.roots
+        return [root for root in self._files.roots if isinstance(root, Path)]
 
     def enumerator(self, context: source.EnumeratorContext) -> source.SourceEnumerator:
         return FileEnumerator(self._files, context)
@@ -103,7 +103,7 @@ class FileSource(source.Source):
     ) -> Iterator[T]:
         planned = split_range.identity
         identity = None if planned is None else FileIdentity(*planned)
-        with InputFile(Path(split_range.split), identity, self._files.settings) as file:
+        with self._files.open(split_range.split, identity) as file:
             with file.changes_first():
                 yield from read(file, split_range.start, split_range.end)
             # Nothing counts that was read before this: the micro-batch is not published.
@@ -116,9 +116,9 @@ def _builder(
     needs = "a file source needs a format such as StreamFormat.…"
     check_instance(reader_format, ReaderFormat, needs)  # type: ignore[type-abstract]
     require(paths, "a file source needs at least one path", ValueError)
-    roots = tuple(map(local_path, paths))
+    roots = tuple(map(place_of, paths))
     for root in roots:
-        if not root.exists():
+        if isinstance(root, Path) and not root.exists():
             raise MissingPathError(str(root))
     return FileSourceBuilder(FileSet(roots, reader_format))
 

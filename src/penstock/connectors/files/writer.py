@@ -3,51 +3,28 @@
 
 from __future__ import annotations
 
-import contextlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
 from penstock.common.new_files import name_path, naming
 from penstock.common.serialization import BulkWriterFactory, Encoder
+from penstock.common.storage_url import Location
 from penstock.common.typeinfo import TypeInformation
 from penstock.connectors.contracts.sink import SinkWriter, WriterContext
 from penstock.connectors.files.bucket_assigner import check_bucket
+from penstock.connectors.files.part_files import NewPiece, OpenPart, PartFiles, PartFormat
 from penstock.connectors.formats.bulk_writers import append_files
 from penstock.connectors.staging.staged_output import load_staged, stage_bytes
-from penstock.connectors.staging.staging_directory import StagingDirectory
-from penstock.storage.durable_files import checksum
-
-
-class OpenPart(NamedTuple):
-    """A file that a task is writing.
-
-    ``add`` writes a record and returns the size of the file so far if it may end there, else 0.
-    ``finish`` writes the end; it does not close the file.
-    """
-
-    add: Callable[[Any], int]
-    finish: Callable[[], None]
-
-
-class PartFormat(ABC):
-    """The format of a file sink's files."""
-
-    @abstractmethod
-    def begin(self, file: BinaryIO, type_info: TypeInformation | None) -> OpenPart:
-        """Begin a file, in the task."""
-
-    @abstractmethod
-    def join(self, pieces: Sequence[Path], file: BinaryIO) -> None:
-        """Write the records of finished files into another one, in order, on the driver."""
 
 
 class RowFormat(PartFormat):
     """Record after record, each as an encoder writes it."""
+
+    joins_bytes = True
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -107,13 +84,11 @@ def decode_parts(staged: bytes, staging_dir: Path) -> list[StagedPart]:
 
 
 class _OpenFile:
-    __slots__ = ("add", "file", "finish", "path")
+    __slots__ = ("add", "finish", "piece")
 
-    def __init__(self, path: Path, context: WriterContext, part_format: PartFormat) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self.file: BinaryIO = path.open("xb")
-        self.add, self.finish = part_format.begin(self.file, context.type_info)
+    def __init__(self, piece: NewPiece, context: WriterContext, part_format: PartFormat) -> None:
+        self.piece = piece
+        self.add, self.finish = part_format.begin(piece.file, context.type_info)
 
 
 @dataclass(eq=False, slots=True)
@@ -124,14 +99,14 @@ class PartFileWriter(SinkWriter):
     """
 
     context: WriterContext
-    base_path: Path
-    directory: StagingDirectory
+    base_path: Location
+    files: PartFiles[Any]
     part_format: PartFormat
     bucket_of: Callable[[Any], str]
     max_size: int | None
     _open: dict[str, _OpenFile] = field(default_factory=dict, init=False)
+    _begun: list[NewPiece] = field(default_factory=list, init=False)
     _parts: list[StagedPart] = field(default_factory=list, init=False)
-    _count: int = field(default=0, init=False)
 
     def write(self, value: Any) -> None:
         bucket = self.bucket_of(value)
@@ -141,7 +116,7 @@ class PartFileWriter(SinkWriter):
         try:
             size = part.add(value)
         except OSError as error:
-            name_path(error, part.path)
+            name_path(error, part.piece.path)
             raise
         if self.max_size is not None and size > self.max_size:
             self._end(bucket)
@@ -153,28 +128,21 @@ class PartFileWriter(SinkWriter):
         return stage_bytes(data, self.context)
 
     def abort(self) -> None:
-        files = [part.file for part in self._open.values()]
         self._open.clear()  # first: a bulk writer may still write when it is garbage-collected
-        for number in range(self._count):
-            self._path(number).unlink(missing_ok=True)
-        for file in files:
-            with contextlib.suppress(OSError):  # of a full disk
-                file.close()
-
-    def _path(self, number: int) -> Path:
-        return self.directory.path(f"{self.context.name}-{number}.piece")
+        for piece in self._begun:
+            piece.discard()
 
     def _begin(self, bucket: str) -> _OpenFile:
         check_bucket(bucket, self.base_path)
-        number, self._count = self._count, self._count + 1
-        part = self._open[bucket] = _OpenFile(self._path(number), self.context, self.part_format)
+        piece = self.files.new_piece(f"{self.context.name}-{len(self._begun)}.piece")
+        self._begun.append(piece)
+        part = self._open[bucket] = _OpenFile(piece, self.context, self.part_format)
         return part
 
     def _end(self, bucket: str) -> None:
         part = self._open[bucket]
-        with naming(part.path):
+        with naming(part.piece.path):
             part.finish()
-            size = part.file.tell()
-            part.file.close()
+            size, crc = part.piece.finish()
         del self._open[bucket]
-        self._parts.append(StagedPart(bucket, str(part.path), size, checksum(part.path)))
+        self._parts.append(StagedPart(bucket, part.piece.path, size, crc))

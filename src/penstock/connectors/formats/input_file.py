@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, cast
 
+from penstock.common.config.locations import STORE_SCHEMES, parse_location, scheme_of
+from penstock.common.storage_url import Location, StorageUrl
 from penstock.connectors.contracts.input_settings import DEFAULT_INPUT_SETTINGS, InputSettings
+from penstock.connectors.formats.stored_input import StoredInput, stored_file
 from penstock.errors import ChangedFileError
+from penstock.storage.contract import StoredFile
 
 _TIME_UNITS_NS = (1, 1_000, 1_000_000_000)
 """Tools and file systems keep modification times with one of these precisions."""
+
+
+_BUFFER_BYTES = 64 << 10
 
 
 class FileIdentity(NamedTuple):
@@ -31,6 +41,17 @@ class FileIdentity(NamedTuple):
     def of(stat: os.stat_result) -> FileIdentity:
         """Return the identity of a file."""
         return FileIdentity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+    @staticmethod
+    def of_stored(file: StoredFile) -> FileIdentity:
+        """Return the identity of a file in a store, with a digest of its version as inode."""
+        version = file.version.removeprefix("W/").strip('"')
+        if not version:
+            return FileIdentity(0, file.size, round(file.modified * 1000) * 1_000_000)
+        digest = blake2b(version.encode(), digest_size=8).digest()
+        # Listings and other answers may have times of different precision.
+        seconds = int(file.modified)
+        return FileIdentity(int.from_bytes(digest) >> 1, file.size, seconds * 1_000_000_000)
 
     def difference(self, found: FileIdentity) -> str:
         """Say how a file differs that should have this identity; empty if it does not."""
@@ -57,14 +78,14 @@ class InputFile:
 
     def __init__(
         self,
-        path: Path,
+        path: Location,
         identity: FileIdentity | None = None,
         settings: InputSettings = DEFAULT_INPUT_SETTINGS,
     ) -> None:
         self.path = path
         self.settings = settings
         self._identity = identity
-        self.buffered = path.open("rb")
+        self.buffered, self._size_at_start = _opened(path)
         try:
             self.verify()
         except BaseException:
@@ -78,14 +99,16 @@ class InputFile:
 
     @property
     def size(self) -> int:
-        """Its size now."""
+        """Its size now; in a store, when it was opened."""
+        if self._size_at_start is not None:
+            return self._size_at_start
         return os.fstat(self.buffered.fileno()).st_size
 
     def verify(self) -> None:
         """Check that it is still the file that was planned."""
         if self._identity is None:
             return
-        found = FileIdentity.of(os.fstat(self.buffered.fileno()))
+        found = self._found()
         if change := self._identity.difference(found):
             raise ChangedFileError(str(self.path), change)
 
@@ -104,6 +127,14 @@ class InputFile:
             self.verify()
             raise
 
+    def _found(self) -> FileIdentity:
+        if not isinstance(self.path, StorageUrl):
+            return FileIdentity.of(os.fstat(self.buffered.fileno()))
+        found = stored_file(self.path)
+        if found is None:
+            raise ChangedFileError(str(self.path), "it is gone")
+        return FileIdentity.of_stored(found)
+
     def __enter__(self) -> InputFile:
         return self
 
@@ -114,3 +145,18 @@ class InputFile:
         traceback: TracebackType | None,
     ) -> None:
         self.buffered.close()
+
+
+def input_place(split: str, options: Mapping[str, str]) -> Location:
+    """Return the place that the id of a split names: an absolute path, or a URL."""
+    return parse_location(split, options) if scheme_of(split) in STORE_SCHEMES else Path(split)
+
+
+def _opened(path: Location) -> tuple[io.BufferedReader, int | None]:
+    """Open a file, and return its size too if it is in a store."""
+    if isinstance(path, Path):
+        return path.open("rb"), None
+    found = stored_file(path)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+    return io.BufferedReader(StoredInput(path, found.size), _BUFFER_BYTES), found.size

@@ -13,11 +13,11 @@ import lzma
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from penstock.common.storage_url import Location
 from penstock.connectors.formats.input_file import InputFile
 
 _DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
@@ -33,7 +33,7 @@ _LINE_FEED = ord("\n")
 _CARRIAGE_RETURN = ord("\r")
 
 
-def is_compressed(path: Path) -> bool:
+def is_compressed(path: Location) -> bool:
     """Whether a file's name says that it is compressed, and so cannot be divided."""
     return path.suffix in _DECOMPRESSORS
 

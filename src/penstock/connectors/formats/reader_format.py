@@ -45,7 +45,7 @@ class ReaderFormat(ABC):
             assert not isinstance(chunk, TimestampedChunk), "files have no timestamps"
             yield chunk if isinstance(chunk, list) else chunk.to_pylist()
 
-    def block_starts(self, path: Path) -> Sequence[int] | None:
+    def block_starts(self, file: InputFile) -> Sequence[int] | None:
         """Return where large blocks of a splittable file start; None if there are no such blocks.
 
         Called on the driver. A range may begin and end anywhere, but one that ends where a block
@@ -53,10 +53,9 @@ class ReaderFormat(ABC):
         """
         return None
 
-    def bytes_per_record(self, path: Path) -> float:
+    def bytes_per_record(self, file: InputFile) -> float:
         """Estimate the length of records from a splittable file; called on the driver."""
-        with path.open("rb") as file:
-            sample = file.read(_SAMPLE_BYTES)
+        sample = file.buffered.read(_SAMPLE_BYTES)
         return len(sample) / max(1, sample.count(b"\n"))
 
 

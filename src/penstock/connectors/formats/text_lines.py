@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.common.storage_url import Location
 from penstock.common.typeinfo import TypeInformation, Types
 from penstock.connectors.contracts.source import CHUNK_RECORDS, Chunk
 from penstock.connectors.formats import line_files
@@ -75,7 +76,7 @@ class TextLineFormat(StreamFormat):
             return line_files.read_blocks(file, start, end)
         return iter([(0, line_files.read_whole(file))])
 
-    def _decode(self, path: Path, offset: int, block: bytes) -> str:
+    def _decode(self, path: Location, offset: int, block: bytes) -> str:
         try:
             return block.decode(self.charset)
         except UnicodeDecodeError as error:

@@ -69,7 +69,7 @@ class StagingDirectory:
         old = cls.hidden_in(base_path, job, step, attempt)
         if not job_instance:
             return old
-        return cls(base_path / f"{_HIDDEN}{job}-{job_instance}" / step, attempt, old.root)
+        return cls(base_path / hidden_name(job, job_instance) / step, attempt, old.root)
 
     @property
     def place(self) -> str:
@@ -192,6 +192,11 @@ class StagingDirectory:
             storage = storage_at(self.store)
             old = (n for n in storage.list("") if is_no_later(n.partition("/")[0], self.attempt))
             storage.delete_all([name for name in old if name not in uploads])
+
+
+def hidden_name(job: str, job_instance: str) -> str:
+    """Return the name of the hidden directory of a job, below a path that others may share."""
+    return f"{_HIDDEN}{job}-{job_instance}" if job_instance else f"{_HIDDEN}{job}"
 
 
 def is_hidden(relative: PurePath) -> bool:

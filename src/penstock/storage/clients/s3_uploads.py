@@ -61,6 +61,11 @@ def checksum_text(crc: int) -> str:
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
+def crc_of(text: str) -> int:
+    """Return the CRC-32 that S3 has written."""
+    return int.from_bytes(base64.b64decode(text), "big")
+
+
 class MultipartUploads:
     """The multipart uploads of a bucket; any process with the keys may continue them."""
 

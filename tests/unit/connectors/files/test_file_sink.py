@@ -17,7 +17,7 @@ from penstock.connectors.contracts.committer import Committer, CommitterContext
 from penstock.connectors.contracts.committing import CommitReport, commit_all
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.connectors.files.bucket_assigner import BucketAssigner, compile_pattern, zone_of
-from penstock.connectors.files.committer import PendingPart, UnrolledPieces, encode
+from penstock.connectors.files.committables import PendingPart, UnrolledPieces, encode
 from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll, roll_at_barrier
 from penstock.connectors.files.sink import FileSink, OutputFileConfig, RowFormatBuilder
 from penstock.errors import (

@@ -63,8 +63,8 @@ def test_a_path_that_was_removed_is_rejected_at_the_start(tmp_path: Path) -> Non
 
 
 def test_other_schemes_are_rejected(tmp_path: Path) -> None:
-    for path in ("s3://bucket/x", "s3a://bucket/x", "hdfs:/x", "abfs-x://c@a/x"):
-        with pytest.raises(ValueError, match=f"path '{path}' is in no local .*: mount it, or let"):
+    for path in ("ftp://host/x", "s3:///x", "s3:/bucket/x", "hdfs:/x", "abfs-x://c@a/x"):
+        with pytest.raises(ValueError, match=f"path '{path}' is in no local .* mount it, or let"):
             FileSource.for_record_stream_format(LINES, path)
     FileSource.for_record_stream_format(LINES, f"file://{tmp_path}").build()
 

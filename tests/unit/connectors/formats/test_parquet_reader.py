@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.common import Configuration, Instant, Row, Types
+from penstock.connectors.formats.input_file import InputFile
 from penstock.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from penstock.errors import ChangedFileError, InvalidJobError, UnreadableFileError
 from penstock.table import DataTypes
@@ -38,7 +39,8 @@ def test_what_another_library_wrote_is_read_by_name(tmp_path: Path) -> None:
 
 def test_a_row_group_belongs_to_the_range_it_starts_in(tmp_path: Path) -> None:
     path = table(tmp_path / "f", 10, word=[str(n) for n in range(100)], n=list(range(100)))
-    starts = ParquetColumnarRowInputFormat(WORDS).block_starts(path)
+    with InputFile(path) as file:
+        starts = ParquetColumnarRowInputFormat(WORDS).block_starts(file)
     assert len(starts) == 10
     every_byte = range(1, path.stat().st_size, 97)
     assert [row.n for row in read(WORDS, path, *every_byte)] == list(range(100))
@@ -114,8 +116,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"no parquet at all")
     with pytest.raises(UnreadableFileError, match="its footer"):
         read(WORDS, path)
-    with pytest.raises(UnreadableFileError, match="its footer"):
-        ParquetColumnarRowInputFormat(WORDS).block_starts(path)
+    with InputFile(path) as file, pytest.raises(UnreadableFileError, match="its footer"):
+        ParquetColumnarRowInputFormat(WORDS).block_starts(file)
     good = table(tmp_path / "g", word=["a"] * 1000, n=list(range(1000)))
     with pytest.raises(ChangedFileError):
         read_chunks(ParquetColumnarRowInputFormat(WORDS), good, 0, 10**9)

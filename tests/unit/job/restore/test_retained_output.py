@@ -13,7 +13,7 @@ from penstock.checkpoint.storage.job_dir import METADATA
 from penstock.checkpoint.storage.metadata import CommittableState, OperatorSnapshot, SinkState
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common import Encoder
-from penstock.connectors.files.committer import UnrolledPieces, decode_entry
+from penstock.connectors.files.committables import UnrolledPieces, decode_entry
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.restore.retained_output import Output, RetainedOutput

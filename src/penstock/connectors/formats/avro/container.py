@@ -17,11 +17,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.builder_checks import require
 from penstock.connectors.formats.avro.schema_checks import reject_empty_items
 from penstock.connectors.formats.text_values import reject
@@ -60,9 +60,9 @@ class Block(NamedTuple):
     data: bytes
 
 
-def read_header(file: BinaryIO, path: Path) -> Header:
+def read_header(file: BinaryIO, path: Location) -> Header:
     """Read the header of a file that is opened at its beginning."""
-    size = os.fstat(file.fileno()).st_size
+    size = _size(file)
     try:
         if file.read(len(_MAGIC)) != _MAGIC:
             reject("it is not an Avro file")
@@ -79,14 +79,14 @@ def read_header(file: BinaryIO, path: Path) -> Header:
 
 def blocks_in(
     file: BinaryIO,
-    path: Path,
+    path: Location,
     header: Header,
     start: int,
     end: int,
     max_bytes: int = UNLIMITED,
 ) -> Iterator[Block]:
     """Yield the blocks that start in a range; one above ``max_bytes`` raises an error."""
-    size = os.fstat(file.fileno()).st_size
+    size = _size(file)
     position = _first_start(file, header, start, end)
     file.seek(position)
     while position < end:
@@ -99,6 +99,13 @@ def blocks_in(
             raise UnreadableFileError(str(path), where, str(error)) from None
         yield block
         position = file.tell()
+
+
+def _size(file: BinaryIO) -> int:
+    position = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(position)
+    return size
 
 
 def encode_header(schema: Any, codec: str, marker: bytes) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.common.serialization import BulkWriter, BulkWriterFactory
+from penstock.common.storage_url import Location
 from penstock.connectors.contracts.source import CHUNK_RECORDS
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.formats.avro import container
@@ -54,14 +55,13 @@ class AvroReaderFormat(StreamFormat):
     def splittable(self, path: Path) -> bool:
         return True
 
-    def bytes_per_record(self, path: Path) -> float:
-        with path.open("rb") as file:
-            header = container.read_header(file, path)
-            size = path.stat().st_size
-            try:
-                block = next(container.blocks_in(file, path, header, 0, size, _SAMPLE_BYTES), None)
-            except container.BlockTooLargeError:
-                return _SAMPLE_BYTES
+    def bytes_per_record(self, file: InputFile) -> float:
+        data, path, size = file.buffered, file.path, file.size
+        header = container.read_header(data, path)
+        try:
+            block = next(container.blocks_in(data, path, header, 0, size, _SAMPLE_BYTES), None)
+        except container.BlockTooLargeError:
+            return _SAMPLE_BYTES
         return size if block is None else (len(block.data) + _MARKER) / max(1, block.records)
 
     def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
@@ -79,7 +79,7 @@ class AvroReaderFormat(StreamFormat):
             yield from self._chunks(file.path, header, waiting)
 
     def _chunks(
-        self, path: Path, header: container.Header, blocks: Sequence[container.Block]
+        self, path: Location, header: container.Header, blocks: Sequence[container.Block]
     ) -> Iterator[list[Any]]:
         records = self._decoded(header, blocks)
         while True:
@@ -106,7 +106,7 @@ class AvroReaderFormat(StreamFormat):
         yield from reader(io.BytesIO(start + data), wanted)
 
     def _raise_with_record(
-        self, path: Path, header: container.Header, blocks: Sequence[container.Block]
+        self, path: Location, header: container.Header, blocks: Sequence[container.Block]
     ) -> None:
         """Raise an error that names the record that cannot be decoded."""
         for block in blocks:
@@ -145,7 +145,7 @@ def _plain_blocks(
 
 
 def _plain(
-    path: Path, header: container.Header, block: container.Block, limit: int
+    path: Location, header: container.Header, block: container.Block, limit: int
 ) -> container.Block:
     try:
         data = container.decompress(header.codec, block.data, limit)

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.common.configuration import Configuration
 from penstock.common.row import rows_of
+from penstock.common.storage_url import Location
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation
 from penstock.connectors.contracts.source import CHUNK_RECORDS
 from penstock.connectors.formats.columnar.writers import check_columns
@@ -23,19 +24,21 @@ from penstock.types.arrow import type_to_read, values_of
 
 
 @contextmanager
-def _read_errors(path: Path, where: str) -> Iterator[None]:
+def _read_errors(path: Location, where: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # of the store, which has not answered
         first_line = str(error).strip().partition("\n")[0]
         raise UnreadableFileError(str(path), where, first_line) from error
 
 
-def _open(path: Path, file: BinaryIO | None = None) -> pq.ParquetFile:
-    with _read_errors(path, "its footer"):
-        return pq.ParquetFile(path if file is None else file)
+def _open(file: InputFile) -> pq.ParquetFile:
+    with _read_errors(file.path, "its footer"):
+        return pq.ParquetFile(file.buffered)
 
 
 def _groups(file: pq.ParquetFile) -> list[tuple[int, int]]:
@@ -51,7 +54,7 @@ def _start(group: Any) -> int:
 
 
 def _batches(
-    path: Path, file: pq.ParquetFile, start: int, end: int, columns: list[str]
+    path: Location, file: pq.ParquetFile, start: int, end: int, columns: list[str]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield the columns of the row groups that start in a range, each with its group's name."""
     for begins, group in _groups(file):
@@ -87,26 +90,26 @@ class ParquetColumnarRowInputFormat(BulkFormat):
     def splittable(self, path: Path) -> bool:
         return True
 
-    def block_starts(self, path: Path) -> Sequence[int]:
-        with _open(path) as file:
-            return [start for start, _ in _groups(file)]
+    def block_starts(self, file: InputFile) -> Sequence[int]:
+        with _open(file) as parquet:
+            return [start for start, _ in _groups(parquet)]
 
-    def bytes_per_record(self, path: Path) -> float:
-        with _open(path) as file:
-            rows: int = file.metadata.num_rows
-            return path.stat().st_size / max(1, rows)
+    def bytes_per_record(self, file: InputFile) -> float:
+        with _open(file) as parquet:
+            rows: int = parquet.metadata.num_rows
+            return file.size / max(1, rows)
 
     def read(self, file: InputFile, start: int, end: int) -> Iterator[list[Any]]:
         file.check_length(end)
         path = file.path
-        with _open(path, file.buffered) as parquet:
+        with _open(file) as parquet:
             fields = self._fields(path, parquet.schema_arrow)
             columns = [field.column for field in fields if field.column is not None]
             for where, batch in _batches(path, parquet, start, end, columns):
                 values = [_values(path, where, field, batch) for field in fields]
                 yield rows_of(self._row_type.field_names, values)
 
-    def _fields(self, path: Path, schema: pa.Schema) -> list[_Field]:
+    def _fields(self, path: Location, schema: pa.Schema) -> list[_Field]:
         found = {self._column_key(name): name for name in schema.names}
         fields = []
         for name, wanted in zip(
@@ -135,7 +138,7 @@ class _Field(NamedTuple):
     to_read: pa.DataType | None
 
 
-def _values(path: Path, where: str, field: _Field, batch: pa.RecordBatch) -> list[Any]:
+def _values(path: Location, where: str, field: _Field, batch: pa.RecordBatch) -> list[Any]:
     if field.column is None:
         return [None] * batch.num_rows
     column = batch.column(field.column)

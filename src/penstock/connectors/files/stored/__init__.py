@@ -1,0 +1,1 @@
+"""A file sink whose path is in a store."""
