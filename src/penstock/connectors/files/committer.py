@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from penstock.connectors.contracts.committer import CommitRequest, Committer
@@ -12,7 +13,7 @@ from penstock.connectors.files.committables import (
     decode_committable,
     decode_entry,
 )
-from penstock.connectors.files.part_files import PartFiles
+from penstock.connectors.files.part_files import PartFiles, in_parallel
 from penstock.errors import ConnectorError
 
 
@@ -41,18 +42,20 @@ class PartFileCommitter(Committer):
     def _commit(
         self, asked: Sequence[tuple[CommitRequest, Committable]], files: PartFiles[Any]
     ) -> None:
-        visible = []
-        for request, part in asked:
+        def make_visible(one: tuple[CommitRequest, Committable]) -> list[Committable]:
+            request, part = one
             try:
                 is_new = files.make_visible(part)
             except ConnectorError as error:
                 request.signal_failed_with_known_reason(error)
-                continue
+                return []
             except OSError as error:
                 request.signal_failed_with_unknown_reason(error)
-                continue
+                return []
             if not is_new:
                 request.signal_already_committed()
-            visible.append(part)
+            return [part]
+
+        visible = list(chain.from_iterable(in_parallel(make_visible, asked, files.threads)))
         if visible:
             files.finish(visible)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Generic, NamedTuple, TypeVar
@@ -15,6 +16,8 @@ from penstock.connectors.files.committables import Committable, Entry
 from penstock.connectors.files.rolling_policy import Piece
 
 P = TypeVar("P", bound=Committable)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class OpenPart(NamedTuple):
@@ -81,6 +84,8 @@ class PartFiles(ABC, Generic[P]):
 
     kind: ClassVar[type[Committable]]
     """Of its committables."""
+    threads: ClassVar[int] = 1
+    """How many parts appear at the same time."""
 
     @abstractmethod
     def new_piece(self, name: str) -> NewPiece:
@@ -139,3 +144,12 @@ class PartFiles(ABC, Generic[P]):
     @abstractmethod
     def sweep(self, keep: Iterable[Entry]) -> None:
         """Remove what this and older attempts staged, and no entry needs."""
+
+
+def in_parallel(do: Callable[[T], R], all_of: Sequence[T], threads: int) -> list[R]:
+    """Return what a function returns for each of some arguments; all calls have ended then."""
+    if threads == 1 or len(all_of) <= 1:
+        return [do(one) for one in all_of]
+    with ThreadPoolExecutor(min(len(all_of), threads), "file-sink") as pool:
+        futures = [pool.submit(do, one) for one in all_of]
+    return [future.result() for future in futures]

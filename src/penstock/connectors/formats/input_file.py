@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from penstock.common.config.locations import STORE_SCHEMES, parse_location, scheme_of
 from penstock.common.storage_url import Location, StorageUrl
@@ -24,6 +24,7 @@ _TIME_UNITS_NS = (1, 1_000, 1_000_000_000)
 
 
 _BUFFER_BYTES = 64 << 10
+_Buffered: TypeAlias = "io.BufferedReader[Any]"
 
 
 class FileIdentity(NamedTuple):
@@ -85,9 +86,9 @@ class InputFile:
         self.path = path
         self.settings = settings
         self._identity = identity
-        self.buffered, self._size_at_start = _opened(path)
+        self.buffered, self._stored = _opened(path)
         try:
-            self.verify()
+            self._compare(self._found() if self._stored is None else self._stored)
         except BaseException:
             self.buffered.close()
             raise
@@ -100,17 +101,14 @@ class InputFile:
     @property
     def size(self) -> int:
         """Its size now; in a store, when it was opened."""
-        if self._size_at_start is not None:
-            return self._size_at_start
+        if self._stored is not None:
+            return self._stored.size
         return os.fstat(self.buffered.fileno()).st_size
 
     def verify(self) -> None:
         """Check that it is still the file that was planned."""
-        if self._identity is None:
-            return
-        found = self._found()
-        if change := self._identity.difference(found):
-            raise ChangedFileError(str(self.path), change)
+        if self._identity is not None:
+            self._compare(self._found())
 
     def check_length(self, end: int) -> None:
         """Check that it does not end before a planned range."""
@@ -126,6 +124,10 @@ class InputFile:
         except Exception:
             self.verify()
             raise
+
+    def _compare(self, found: FileIdentity) -> None:
+        if self._identity is not None and (change := self._identity.difference(found)):
+            raise ChangedFileError(str(self.path), change)
 
     def _found(self) -> FileIdentity:
         if not isinstance(self.path, StorageUrl):
@@ -152,11 +154,12 @@ def input_place(split: str, options: Mapping[str, str]) -> Location:
     return parse_location(split, options) if scheme_of(split) in STORE_SCHEMES else Path(split)
 
 
-def _opened(path: Location) -> tuple[io.BufferedReader, int | None]:
-    """Open a file, and return its size too if it is in a store."""
+def _opened(path: Location) -> tuple[_Buffered, FileIdentity | None]:
+    """Open a file; if it is in a store, return what identifies it there."""
     if isinstance(path, Path):
         return path.open("rb"), None
     found = stored_file(path)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-    return io.BufferedReader(StoredInput(path, found.size), _BUFFER_BYTES), found.size
+    opened: _Buffered = io.BufferedReader(StoredInput(path, found.size), _BUFFER_BYTES)
+    return opened, FileIdentity.of_stored(found)

@@ -6,19 +6,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import starmap
 from pathlib import Path
-from typing import BinaryIO, ClassVar, TypeVar, cast
+from typing import BinaryIO, ClassVar, cast
 from uuid import UUID
 from zlib import crc32
 
 from penstock.common.config.locations import STORE_SCHEMES, scheme_of
 from penstock.common.storage_url import StorageUrl
 from penstock.connectors.files.committables import Committable, Entry, StoredPart
-from penstock.connectors.files.part_files import NewPiece, Part, PartFiles, PartFormat
+from penstock.connectors.files.part_files import (
+    NewPiece,
+    Part,
+    PartFiles,
+    PartFormat,
+    in_parallel,
+)
 from penstock.connectors.files.rolling_policy import Piece
 from penstock.connectors.files.stored.objects import (
     check_size,
@@ -38,10 +42,6 @@ from penstock.storage.verified_files import temporary_directory
 
 logger = logging.getLogger("penstock.connectors")
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-_THREADS = 4
 _IN_MEMORY = 8 << 20
 """How much of a piece is in memory; more is in a file without a name on the task's host."""
 
@@ -86,6 +86,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
     """
 
     kind: ClassVar[type[Committable]] = StoredPart
+    threads: ClassVar[int] = 4
 
     def __init__(self, staging: StagingUrl) -> None:
         self._staging = staging
@@ -116,7 +117,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
 
     def keep(self, pieces: Sequence[Piece]) -> None:
         # They are durable since their tasks have ended.
-        _in_parallel(self.check_size, pieces)
+        in_parallel(self.check_size, pieces, self.threads)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
             return pending
 
         try:
-            return _in_parallel(prepare, parts)
+            return in_parallel(prepare, parts, self.threads)
         except BaseException:
             # A repeated call makes new uploads. What is not aborted now, a sweep aborts.
             self._abort(made)
@@ -306,11 +307,3 @@ def _delete(urls: Iterable[StorageUrl]) -> None:
         by_place.setdefault(url.parent.parent, []).append("/".join(url.parts[-2:]))
     for place, names in by_place.items():
         storage_at(place).delete_all(names)
-
-
-def _in_parallel(do: Callable[[T], R], all_of: Sequence[T]) -> list[R]:
-    if len(all_of) <= 1:
-        return [do(one) for one in all_of]
-    with ThreadPoolExecutor(min(len(all_of), _THREADS), "file-sink") as threads:
-        futures = [threads.submit(partial(do, one)) for one in all_of]
-    return [future.result() for future in futures]
