@@ -52,6 +52,7 @@ from tests.crash.pipeline_steps import (
     Stamps,
     Totals,
 )
+from tests.crash.separate_tasks import separate_tasks
 
 JOB = "killed"
 BUCKET = "jobs"
@@ -132,6 +133,10 @@ class Variant(msgspec.Struct, frozen=True):
     store: str = ""
     """The directory in which the server of that store has the objects as files."""
     store_options: dict[str, str] = {}
+    separate: bool = False
+    """Whether its subtasks run on hosts that share no directory but input and output."""
+    moves: tuple[int, ...] = ()
+    """The micro-batches, over all stages, before which they change hosts."""
 
     def rival(self) -> Variant:
         """Return another job of the same id with the same output path, and its own events."""
@@ -206,6 +211,8 @@ def build(variant: Variant) -> StreamExecutionEnvironment:
     env = StreamExecutionEnvironment.get_execution_environment(configuration(variant))
     if not variant.spark:
         run_inline(env)
+    if variant.separate:
+        separate_tasks(env, Path(variant.directory) / "hosts", variant.moves)
     env.set_parallelism(variant.parallelism)
     fast, slow = sources(env, variant)
     (

@@ -186,7 +186,11 @@ def _on_spark(rng: random.Random) -> Variant:
 def _in_store(rng: random.Random) -> Variant:
     make = rng.choice([_united, _united, _joined, _hostile])
     # The input and the output are files, in any family.
-    return msgspec.structs.replace(make(rng), in_store=True, files="", small="")
+    variant = msgspec.structs.replace(make(rng), in_store=True, files="", small="")
+    # Drawn last, so that what the others draw stays the same.
+    separate = rng.random() < 0.5
+    moves = tuple(rng.sample(range(5, 90), rng.choice([0, 1, 3]))) if separate else ()
+    return msgspec.structs.replace(variant, separate=separate, moves=moves)
 
 
 def _with_barriers(rng: random.Random, variant: Variant) -> Variant:

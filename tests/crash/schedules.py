@@ -73,6 +73,7 @@ class Schedule:
         files = f", {v.files} files" if v.files else ""
         small = f", {v.small} on a small disk" if v.small else ""
         store = ", in S3" if v.in_store else ""
+        store += f", on separate hosts, {len(v.moves)} moves" if v.separate else ""
         return f"{shape}{mode}{failures}{files}{small}{store}; " + "; ".join(map(str, self.faults))
 
 
