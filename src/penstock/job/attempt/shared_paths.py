@@ -41,7 +41,7 @@ def check_shared_paths(job: JobContext, plan: Plan) -> UnsharedHosts | None:
     if work not in missing:
         return None
     if not isinstance(job.job_dir.path, StorageUrl):
-        raise UnsharedWorkDirError(str(job.work_dir), missing[work])
+        raise UnsharedWorkDirError(str(job.work_dir.parent), missing[work])
     return UnsharedHosts(job.files_dir, job.job_dir.path / RELAY)
 
 
@@ -75,7 +75,7 @@ def _needed(
             if not node.function.reads_work_dir:
                 continue
             if ingestion_dir is None:
-                yield _Needed(node.name, job.work_dir, work)
+                yield _Needed(node.name, job.work_dir.parent, work)
             else:
                 marker = markers.enter_context(_marker_in(ingestion_dir))
                 yield _Needed(node.name, ingestion_dir, marker)
