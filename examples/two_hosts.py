@@ -104,7 +104,7 @@ def wait_for(
     end = time.monotonic() + seconds
     while text not in (said := log.read_text(errors="replace")):
         if process.poll() is not None or time.monotonic() > end:
-            message = f"{process.args} does not start; namespaces need Linux, and root or "
+            message = f"{process.args!r} does not start; namespaces need Linux, and root or "
             message += f"user namespaces:\n{said[-3000:]}"
             raise RuntimeError(message)
         time.sleep(0.1)
