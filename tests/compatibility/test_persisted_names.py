@@ -30,7 +30,16 @@ from penstock.checkpoint.storage import (
     metadata,
     metadata_serializer,
 )
-from penstock.common import Duration, Instant, Row, Types, channel_info, metric_values, typeinfo
+from penstock.common import (
+    Duration,
+    Instant,
+    Row,
+    Types,
+    channel_info,
+    live_figures,
+    metric_values,
+    typeinfo,
+)
 from penstock.common.types import RowKind
 from penstock.connectors import collect_sink
 from penstock.connectors.acknowledging import acknowledgement_mark, received_log, seen_ids
@@ -158,17 +167,28 @@ FIELDS: dict[Any, str] = {
     lease.Owner: "host machine pid started attempt beat initializing",
     control._RequestFile: "request time",
     control._AnswerFile: "answer time",
-    control.Answer: "ok message path channels metrics",
+    control.Answer: "ok message path channels metrics figures",
     control.Savepoint: "path",
     control.Stop: "drain path",
     control.Cancel: "",
     control.Checkpoint: "",
     control.Channels: "",
     control.Metrics: "",
+    control.Watch: "seconds",
     channel_info.ChannelInfo: (
         "id name producer producer_uid consumer consumer_uid input exchange micro_batches records "
         "bytes barriers held_at is_full has_ended"
     ),
+    live_figures.LiveFigures: (
+        "time attempt job stages channels executors driver user status interval"
+    ),
+    live_figures.StageFigures: (
+        "stage name uids parallelism max_parallelism is_source region subtasks operators"
+    ),
+    live_figures.SubtaskFigures: "subtask executor host metrics",
+    live_figures.OperatorFigures: "uid name subtasks",
+    live_figures.ExecutorInfo: "id host slots subtasks memory_bytes memory_used_bytes",
+    live_figures.DriverInfo: "host pid memory_bytes started spark_ui",
     metric_values.MetricInfo: ("step step_uid name kind count rate mean least most subtasks"),
     manifest.StageManifest: (
         "stage batch try_number winners positions consumed segments state records_in counters"
@@ -211,6 +231,7 @@ TAGS: dict[Any, str] = {
     control.Checkpoint: "Checkpoint",
     control.Channels: "Channels",
     control.Metrics: "Metrics",
+    control.Watch: "Watch",
     file_committables.PendingPart: "pending",
     file_committables.StoredPart: "stored",
     file_committables.UnrolledPieces: "unrolled",
@@ -532,6 +553,7 @@ def test_a_jobs_directory_keeps_its_names() -> None:
         place.control: "control",
         place.driver: "driver.json",
         place.job: "job.json",
+        place.live: "live.json",
         place.checkpoint_dir(7): "chk-7",
         place.savepoint(7): "savepoints/7.metadata",
     }

@@ -18,6 +18,7 @@ from penstock.checkpoint.history import ExceptionRecord
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.common.job_status import JobStatus
+from penstock.common.live_figures import LiveFigures
 from penstock.connectors.collect_sink import CollectSink
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors.base import message_of
@@ -25,6 +26,8 @@ from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
 from penstock.job.attempt.inputs import close_quietly
 from penstock.job.context import JobContext
+from penstock.job.figures.job_figures import JobFigures
+from penstock.job.figures.live_reporter import LiveReporter
 from penstock.job.input.channel_view import ChannelView
 from penstock.job.job_result import (
     clean_at_exit,
@@ -66,6 +69,8 @@ class JobRun:
         self.statistics = JobStatistics(
             {str(n.uid): n.name for s in context.plan.stages for n in s.nodes}
         )
+        self._figures = JobFigures(context.plan, self.statistics)
+        self._reporter = LiveReporter(self._dir, self.live_figures, self._store.lease.check)
         self._starter = AttemptStarter(context, self._store, self.statistics.add)
         self._is_resumable = context.checkpoints.directory is not None
         """Whether checkpoints survive the driver."""
@@ -160,6 +165,15 @@ class JobRun:
         running = self._running
         return None if running is None else running.attempt.channels()
 
+    def live_figures(self) -> LiveFigures:
+        """Return the figures of the job now."""
+        status = self.status().name
+        return self._figures.take(self._store.journal.attempt or "", status, self.channel_view())
+
+    def watch(self, seconds: float) -> float:
+        """Write the figures into the job's directory for some seconds; return for how many."""
+        return self._reporter.watch(seconds)
+
     def trigger_checkpoint(self) -> Future[CompletedCheckpoint]:
         """Take a checkpoint now."""
         return self._request(RequestKind.MANUAL, None)
@@ -242,6 +256,7 @@ class JobRun:
         finally:
             # Whatever fails here: who waits for the end of the job must not wait forever.
             close_quietly(self._close_attempt)
+            close_quietly(self._reporter.close)
             if self._requests is not None:
                 close_quietly(self._requests.close)
             close_quietly(self._log_end)

@@ -103,8 +103,11 @@ class RequestServer:
                     self._reply(id_, self._channels())
                     return
                 case control.Metrics():
-                    infos = job.statistics.infos()
-                    self._reply(id_, control.Answer(True, f"{len(infos)} metrics", metrics=infos))
+                    self._reply(id_, self._metrics())
+                    return
+                case control.Watch(seconds):
+                    message = f"reports live figures for {job.watch(seconds):g} s"
+                    self._reply(id_, control.Answer(True, message))
                     return
                 case control.Checkpoint():
                     done = job.trigger_checkpoint()
@@ -125,6 +128,11 @@ class RequestServer:
             return control.Answer(False, "the job is not running now: it is between two attempts")
         facts = view.facts()
         return control.Answer(True, f"{len(facts)} channels", channels=facts)
+
+    def _metrics(self) -> control.Answer:
+        figures = self._job.live_figures()
+        message = f"{len(figures.user)} metrics"
+        return control.Answer(True, message, metrics=figures.user, figures=figures)
 
     def _reply(self, id_: control.RequestId, answer: control.Answer) -> None:
         try:

@@ -22,6 +22,7 @@ import msgspec
 
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.common.channel_info import ChannelInfo
+from penstock.common.live_figures import LiveFigures
 from penstock.common.metric_values import MetricInfo
 from penstock.common.storage_url import StorageUrl
 from penstock.common.text.tolerant_json import decode_json, encode_json
@@ -64,10 +65,20 @@ class Channels(msgspec.Struct, frozen=True, tag=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, tag=True):
-    """Return the metrics of functions."""
+    """Return the metrics of the job and of its functions."""
 
 
-Request = Savepoint | Stop | Cancel | Checkpoint | Channels | Metrics
+class Watch(msgspec.Struct, frozen=True, tag=True):
+    """Report live figures into the job's directory for some seconds from now on.
+
+    The answer comes at once; the figures are read with `JobDir.read_live`. Any number of clients
+    may watch: the driver reports until the last of these times is over, at most an hour ahead.
+    """
+
+    seconds: float
+
+
+Request = Savepoint | Stop | Cancel | Checkpoint | Channels | Metrics | Watch
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -78,6 +89,7 @@ class Answer(msgspec.Struct, frozen=True):
     path: str | None = None
     channels: list[ChannelInfo] | None = None
     metrics: list[MetricInfo] | None = None
+    figures: LiveFigures | None = None
 
 
 class _RequestFile(msgspec.Struct, frozen=True):

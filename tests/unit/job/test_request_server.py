@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.common.live_figures import LiveFigures
 from penstock.errors import CorruptJournalError
 from penstock.ids import JobKey
 from penstock.job.job_run import JobRun
@@ -196,7 +197,7 @@ def test_requests_that_were_answered_are_forgotten(
 ) -> None:
     monkeypatch.setattr(LocalStorage, "create", lambda s, path, data: s._at(path).write_bytes(data))
     fake = FakeJob()
-    fake.statistics = type("NoMetrics", (), {"infos": lambda _: []})()  # type: ignore[attr-defined]
+    fake.live_figures = lambda: LiveFigures(0.0, "1")  # type: ignore[attr-defined]
     server = server_of(job, fake)
     client = Control(job)
     for _ in range(30):

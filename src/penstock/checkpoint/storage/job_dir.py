@@ -10,6 +10,7 @@
                        connectors/   files of sources and sinks, by restore lineage
                        history/      statistics of checkpoints, recoveries, exceptions
                        control/      requests of clients and their answers
+                       live.json     figures of the running job, while somebody watches it
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.common.config.locations import below
+from penstock.common.live_figures import LiveFigures
 from penstock.common.storage_url import Location, names_below
 from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.errors import AmbiguousJobError, InvalidJobError, UnknownJobError
@@ -39,6 +41,7 @@ _SAVEPOINT = re.compile(r"([1-9][0-9]*)\.metadata")
 _LONGEST_SLUG = 40
 _JOB = "job.json"
 _INSTANCE = "birth"
+_LIVE = "live.json"
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
@@ -103,6 +106,11 @@ class JobDir:
     def job(self) -> Location:
         """The file with the `JobFacts`."""
         return self.path / _JOB
+
+    @property
+    def live(self) -> Location:
+        """The file with the `LiveFigures`."""
+        return self.path / _LIVE
 
     def job_instance(self) -> str:
         """Return an id that differs from those of all earlier jobs in this directory.
@@ -194,6 +202,24 @@ class JobDir:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             return decode_json(self.storage.read(_JOB), JobFacts)
         return None
+
+    def write_live(self, figures: LiveFigures) -> None:
+        """Write the figures of the running job, replacing earlier ones."""
+        self.storage.replace(_LIVE, encode_json(figures))
+
+    def read_live(self) -> LiveFigures | None:
+        """Return the newest figures, None if there are none that can be read.
+
+        A driver writes them only while somebody watches the job, and leaves them when it dies: see
+        `LiveFigures.is_stale`.
+        """
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            return decode_json(self.storage.read(_LIVE), LiveFigures)
+        return None
+
+    def delete_live(self) -> None:
+        """Delete the figures, if there are any."""
+        self.storage.delete(_LIVE)
 
 
 def checkpoint_dir_name(checkpoint: CheckpointId | int) -> str:
