@@ -1,4 +1,4 @@
-"""Ctrl-C in a program that would run forever, and what it writes to standard error."""
+"""Ctrl-C and SIGTERM in a program that would run forever, and what it writes to standard error."""
 
 from __future__ import annotations
 
@@ -48,6 +48,25 @@ def test_ctrl_c_ends_between_micro_batches_and_spark_starts_quietly(tmp_path: Pa
     assert "ending after the running micro-batches" in stderr
     assert job.returncode != 0
     assert_quiet(stderr)
+
+
+def test_a_signal_to_the_whole_process_group_ends_without_a_traceback(tmp_path: Path) -> None:
+    program, output = tmp_path / "job.py", tmp_path / "out.txt"
+    program.write_text(textwrap.dedent(PROGRAM))
+    with output.open("w") as out:
+        # As service managers do, and terminals: the JVM gets the signal, too.
+        job = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli.main", "run", str(program)],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        _wait_until(lambda: output.stat().st_size > 0, seconds=120)
+        os.killpg(job.pid, signal.SIGTERM)
+        _, stderr = job.communicate(timeout=60)
+    assert "was canceled" in stderr
+    assert "Traceback" not in stderr, stderr
 
 
 def _wait_until(condition: object, seconds: float) -> None:

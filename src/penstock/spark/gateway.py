@@ -1,10 +1,11 @@
-"""Starts Spark's JVM without its start-up messages on standard error."""
+"""Starts Spark's JVM, and lets it end, without messages on standard error that mean nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,6 +51,22 @@ def quiet_jvm(settings: Mapping[str, str]) -> Iterator[None]:
         yield
     finally:
         is_starting.clear()
+
+
+def quiet_end(context: SparkContext) -> None:
+    """Print no traceback when the JVM ends first, as after a signal to the whole process group.
+
+    The server that receives accumulators finds its connection closed then, and Python's default is
+    to print that.
+    """
+    server = context._accumulatorServer
+    print_error = server.handle_error
+
+    def handle_error(request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            print_error(request, client_address)
+
+    server.handle_error = handle_error
 
 
 def _copy(source: int, is_starting: threading.Event) -> None:

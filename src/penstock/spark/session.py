@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigurationError, PortInUseError, RuntimeSetupError
-from penstock.spark.gateway import quiet_jvm
+from penstock.spark.gateway import quiet_end, quiet_jvm
 
 logger = logging.getLogger("penstock.spark")
 
@@ -103,7 +103,7 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(key, value)
     with quiet_jvm(chosen):
         try:
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
         except (Py4JNetworkError, ConnectionError) as error:
             message = (
                 "Spark's JVM ended while it was starting: set spark.log.level to WARN to see why; "
@@ -114,6 +114,8 @@ def open_session(settings: Mapping[str, str]) -> SparkSession:
             if (port := port_in_use(str(error))) is not None:
                 raise port from error
             raise
+    quiet_end(session.sparkContext)
+    return session
 
 
 def port_in_use(text: str) -> PortInUseError | None:
@@ -138,16 +140,20 @@ def channel_dataframe(rows: pa.Table, spark: SparkSession | None) -> DataFrame:
 def _quiet_py4j() -> None:
     """Keep py4j from logging every closed connection at INFO, unless the program set its level.
 
-    It also logs Ctrl-C as an error with a traceback, to the root logger.
+    It also logs Ctrl-C and a JVM that has ended as errors with a traceback, to the root logger. The
+    caller of Spark gets the exception anyway.
     """
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         py4j.setLevel(logging.WARNING)
-    logging.getLogger().addFilter(_is_no_ctrl_c_in_py4j)
+    logging.getLogger().addFilter(_is_no_lost_command_of_py4j)
 
 
-def _is_no_ctrl_c_in_py4j(record: logging.LogRecord) -> bool:
-    return record.msg != "KeyboardInterrupt while sending command."
+def _is_no_lost_command_of_py4j(record: logging.LogRecord) -> bool:
+    return record.msg not in (
+        "KeyboardInterrupt while sending command.",
+        "Exception while sending command.",
+    )
 
 
 def _check_required(settings: Mapping[str, str]) -> None:
