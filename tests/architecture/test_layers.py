@@ -44,10 +44,12 @@ LAYERS: list[list[str]] = [
     ["savepoint"],
     ["recovery"],
     ["job"],
+    ["client"],
     ["spark"],
     ["datastream"],
     ["table"],
     ["testing"],
+    ["serve"],
     ["cli"],
 ]
 RANK = {f"penstock.{name}": rank for rank, names in enumerate(LAYERS) for name in names}

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import Generic, TypeVar
 
 import msgspec
@@ -140,6 +139,15 @@ class History:
             return []
         return [record for record in found if record is not None]
 
+    def checkpoint_ids(self) -> list[int]:
+        """Return the ids of the checkpoints that have statistics, newest last.
+
+        Raises:
+            OSError: they cannot be listed now.
+        """
+        names = [path.rpartition("/")[2].removesuffix(".json") for path in self._paths()]
+        return [int(name) for name in names if name.isascii() and name.isdecimal()]
+
     def checkpoint(self, checkpoint: int) -> CheckpointStats | None:
         """Return the statistics of one checkpoint; never raises."""
         return self._read(_path(checkpoint))
@@ -191,7 +199,7 @@ class History:
             del paths[: len(oldest)]
 
     def _paths(self) -> list[str]:
-        return [p for p in self._storage.list(DIRECTORY) if PurePosixPath(p).suffix == ".json"]
+        return [p for p in self._storage.list(DIRECTORY) if p.endswith(".json")]
 
     def _read(self, path: str) -> CheckpointStats | None:
         try:

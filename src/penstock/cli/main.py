@@ -16,6 +16,7 @@ from penstock.cli.commands.job_control import cancel, savepoint, stop, trigger
 from penstock.cli.commands.list_jobs import list_jobs
 from penstock.cli.commands.metrics import metrics
 from penstock.cli.commands.run import run
+from penstock.cli.commands.serve import serve
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from penstock.cli.program import pyflink_option, run_program
 from penstock.common.config.locations import STORE_SCHEMES, scheme_of
@@ -92,7 +93,7 @@ def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:
     return plans
 
 
-for command in (run, list_jobs, stop, cancel, savepoint, checkpoints, channels, metrics):
+for command in (run, list_jobs, stop, cancel, savepoint, checkpoints, channels, metrics, serve):
     main.add_command(command)
 for command in (trigger, inspect_snapshot):
     checkpoint.add_command(command)

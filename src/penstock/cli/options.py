@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from penstock.checkpoint.storage.job_dir import JobDir, find_job, is_job
-from penstock.cli.job_overview import JobOverview, job_name, overview
+from penstock.client.job_overview import JobOverview, job_name, overview
 from penstock.common.config.checkpoint_options import CHECKPOINT_DIR
 from penstock.common.config.configuration_file import global_configuration, load_configuration
 from penstock.common.config.known_options import check_option, overlay

@@ -110,8 +110,10 @@ class LocalStorage(Storage):
     def list(self, directory: str) -> list[str]:
         found = []
         for place, _, names in os.walk(self._at(directory)):
-            below = Path(place).relative_to(self._root)
-            found += [(below / name).as_posix() for name in names if not name.startswith(_STAGED)]
+            below = Path(place).relative_to(self._root).as_posix()
+            # Plain text: journals and histories with many files are listed often.
+            prefix = "" if below == "." else f"{below}/"
+            found += [prefix + name for name in names if not name.startswith(_STAGED)]
         return sorted(found)
 
     def _at(self, path: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.storage.journal_entries import JobEnded, JournalState, RecordedStatus
-from penstock.cli.job_overview import displayed_status, status_of
+from penstock.client.job_overview import displayed_status, status_of
 from penstock.common.job_status import JobStatus
 from penstock.recovery.lease import Alive, Dead, DriverStatus, Free, Owner, Silent
 from tests.local_paths import local

@@ -117,12 +117,22 @@ class JobDir:
 
         Directories on hosts are named after the path of the job, and may outlive it.
         """
-        with contextlib.suppress(FileNotFoundError):
-            return self.storage.read(_INSTANCE).decode()
+        if (found := self.existing_instance()) is not None:
+            return found
         # Of two drivers that start at the same time, both use what one of them has created.
         with contextlib.suppress(FileExistsError):
             self.storage.create(_INSTANCE, os.urandom(8).hex().encode())
         return self.storage.read(_INSTANCE).decode()
+
+    def existing_instance(self) -> str | None:
+        """Return this id, None if no driver has created one.
+
+        Raises:
+            OSError: it cannot be read now.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            return self.storage.read(_INSTANCE).decode()
+        return None
 
     def checkpoint_dir(self, checkpoint: CheckpointId | int) -> Location:
         """The directory of a checkpoint."""

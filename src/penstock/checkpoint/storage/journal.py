@@ -16,7 +16,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import msgspec
 
@@ -103,6 +103,11 @@ class Journal:
     def state(self) -> JournalState:
         """Read all entries and return what they mean; raises like `entries`."""
         return journal_state(self.entries())
+
+    def newest(self) -> int:
+        """Return the index of the newest entry on disk without reading it, 0 if there is none."""
+        indexes = self._indexes()
+        return indexes[-1] if indexes else 0
 
     def append(self, entry: JournalEntry) -> int:
         """Write the next entry, after everything this journal has read or written.
@@ -198,7 +203,7 @@ class Journal:
         self._storage.delete_all(map(_path, replaced))
 
     def _indexes(self) -> list[int]:
-        names = [PurePosixPath(path).name for path in self._storage.list(DIRECTORY)]
+        names = [path.rpartition("/")[2] for path in self._storage.list(DIRECTORY)]
         return [int(n) for n in names if len(n) == _DIGITS and n.isdecimal()]
 
     def _check(self, indexes: list[int], attempt: str | None = None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.driver_client import DriverClient
 from penstock.cli.options import SelectedJob, job_argument, json_option, timeout_option
 from penstock.cli.output import echo, size, table
+from penstock.cli.waiting import driver_of
 from penstock.common.channel_info import ChannelInfo
 from penstock.recovery.control import Channels
 
@@ -21,7 +21,8 @@ _NONE = "The job has no channels."
 @json_option
 def channels(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
     """Show the records that wait in the channels of JOB, which must be running."""
-    answer = DriverClient(job, timeout).request(Channels())
+    with driver_of(job, timeout) as driver:
+        answer = driver.request(Channels())
     found = answer.channels
     if not answer.ok or found is None:
         raise click.ClickException(answer.message)

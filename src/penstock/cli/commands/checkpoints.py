@@ -17,9 +17,9 @@ from penstock.checkpoint.history import (
     Recovery,
 )
 from penstock.checkpoint.storage.job_dir import JobDir, PlannedStep
-from penstock.cli.job_overview import JobOverview, ShownCheckpoint, is_savepoint
 from penstock.cli.options import SelectedJob, job_argument, json_option
 from penstock.cli.output import clock, duration, echo, size, table, warn_unreadable
+from penstock.client.job_overview import JobOverview, ShownCheckpoint, is_savepoint
 from penstock.common.job_status import JobStatus
 from penstock.errors.base import plural
 

@@ -17,7 +17,7 @@ from penstock.cli.options import (
     settings_options,
 )
 from penstock.cli.output import clock, duration, echo, size, table
-from penstock.cli.snapshot_facts import (
+from penstock.client.snapshot_facts import (
     METADATA,
     InFlightFacts,
     Inspection,

@@ -11,7 +11,6 @@ import msgspec
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import JournalState
-from penstock.cli.driver_client import DriverClient
 from penstock.cli.exit_codes import ExitCode
 from penstock.cli.options import (
     JOB_HELP,
@@ -26,6 +25,7 @@ from penstock.cli.options import (
     timeout_option,
 )
 from penstock.cli.output import echo
+from penstock.cli.waiting import driver_of
 from penstock.common.job_status import JobStatus
 from penstock.common.storage_url import Location
 from penstock.job.next_steps import next_step
@@ -133,16 +133,17 @@ def trigger(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
 
 
 def _request(job: SelectedJob, request: Request, timeout: float | None, as_json: bool) -> None:
-    answer = DriverClient(job, timeout).request(request)
+    with driver_of(job, timeout) as driver:
+        answer = driver.request(request)
     _finish(Outcome(job.id, answer.ok, answer.message, answer.path), as_json)
 
 
 def _end(job: SelectedJob, request: Request, timeout: float | None, as_json: bool) -> None:
-    client = DriverClient(job, timeout)
-    answer = client.request(request)
-    if not answer.ok:
-        _finish(Outcome(job.id, False, answer.message), as_json)
-    ended = client.await_end()
+    with driver_of(job, timeout) as driver:
+        answer = driver.request(request)
+        if not answer.ok:
+            _finish(Outcome(job.id, False, answer.message), as_json)
+        ended = driver.await_end()
     path, ok, what = answer.path, ended.is_over, ""
     if isinstance(request, Cancel):
         path, ok = _retained_checkpoint(job.directory), ended.status == JobStatus.CANCELED.name

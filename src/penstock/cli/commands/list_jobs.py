@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from penstock.checkpoint.storage.job_dir import inaccessible_in, jobs_in
-from penstock.cli.job_overview import JobOverview, overview
 from penstock.cli.options import CommandSettings, directory_options, json_option
 from penstock.cli.output import ago, clock, echo, size, table, warn_unreadable
+from penstock.client.job_overview import JobOverview, overview
 from penstock.common.storage_url import Location
 
 _STATUSES = """\b

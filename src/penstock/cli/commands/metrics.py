@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli.driver_client import DriverClient
 from penstock.cli.options import SelectedJob, job_argument, json_option, timeout_option
 from penstock.cli.output import echo, table
+from penstock.cli.waiting import driver_of
 from penstock.common.metric_values import MetricInfo
 from penstock.recovery.control import Metrics
 
@@ -19,7 +19,8 @@ _NONE = "The functions of the job have no metrics."
 @json_option
 def metrics(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
     """Show the metrics of JOB, which must be running, since its driver started."""
-    answer = DriverClient(job, timeout).request(Metrics())
+    with driver_of(job, timeout) as driver:
+        answer = driver.request(Metrics())
     found = answer.metrics
     if not answer.ok or found is None:
         raise click.ClickException(answer.message)

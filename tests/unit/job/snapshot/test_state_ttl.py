@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.snapshot_facts import inspect
+from penstock.client.snapshot_facts import inspect
 from penstock.common import Types
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.testing import Burst, Idle, ManualClock, Pause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 import msgspec
@@ -110,13 +111,27 @@ def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview
         state = Journal(job.storage, job.key).state()
     except CorruptJournalError:
         state = None
+    history = History(job.storage)
+    last_checkpoint = last_checkpoint_of(reversed(history.checkpoints()), job)
+    return overview_of(
+        job, job_name(job), state, driver, last_checkpoint, _unreadable(job, history)
+    )
+
+
+def overview_of(
+    job: JobDir,
+    name: str,
+    state: JournalState | None,
+    driver: DriverStatus,
+    last_checkpoint: LastCheckpoint | None,
+    unreadable: list[str],
+) -> JobOverview:
+    """Return the status of a job from what was read of it; `state` is None if it is damaged."""
     owner: Owner | None = getattr(driver, "owner", None)
     last = None if state is None else state.last_attempt
-    history = History(job.storage)
-    last_checkpoint = _last_checkpoint(history, job)
     return JobOverview(
         id=job.key,
-        name=job_name(job),
+        name=name,
         status=displayed_status(state, driver),
         path=str(job.path),
         driver=None if owner is None else DriverFacts(owner.host, owner.pid, owner.beat),
@@ -124,7 +139,7 @@ def overview(job: JobDir, heartbeat_timeout_s: float, now: float) -> JobOverview
         attempt=None if last is None else last.attempt,
         started=None if last is None else last.time,
         last_checkpoint=last_checkpoint,
-        unreadable=_unreadable(job, history),
+        unreadable=unreadable,
     )
 
 
@@ -160,9 +175,12 @@ def _is_gone(job: JobDir, path: str | None) -> bool:
         return False  # it cannot be seen now, or the record is damaged
 
 
-def _last_checkpoint(history: History, job: JobDir) -> LastCheckpoint | None:
+def last_checkpoint_of(
+    newest_first: Iterable[CheckpointStats], job: JobDir
+) -> LastCheckpoint | None:
+    """Return the newest completed checkpoint; reads no more records than necessary."""
     newest = None
-    for record in reversed(history.checkpoints()):
+    for record in newest_first:
         if record.status is CheckpointStatus.COMPLETED and not is_savepoint(record):
             discarded = ShownCheckpoint.of(record, job).discarded
             completed = record.triggered + record.duration_s

@@ -1,0 +1,112 @@
+"""The web application: all calls, the dashboard's files, and what guards them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+
+from anyio import CapacityLimiter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from penstock.redaction import redact
+from penstock.serve.context import ServerContext, ServerSettings
+from penstock.serve.events import EventHub
+from penstock.serve.http.answers import RestError, error_answer
+from penstock.serve.http.calls import Endpoint, handler_of
+from penstock.serve.http.guard import Guard
+from penstock.serve.jobs.catalog import JobCatalog
+from penstock.serve.rest import cluster, jobs
+from penstock.serve.rest.event_streams import events
+
+ENDPOINTS: tuple[Endpoint, ...] = (*cluster.ENDPOINTS, *jobs.ENDPOINTS)
+"""All calls of the API; each has its path, and the same one below `/v1`."""
+
+_THREADS = 32
+_VERSION = "/v1"
+
+
+def context_of(settings: ServerSettings) -> ServerContext:
+    """Return the parts of a server with these settings."""
+    catalog = JobCatalog(settings.directory, settings.heartbeat_timeout_s, settings.storage_options)
+    return ServerContext(settings, catalog, EventHub())
+
+
+def create_app(context: ServerContext) -> Starlette:
+    """Return the application."""
+    limiters: list[CapacityLimiter] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        context.jobs.close()
+
+    def threads() -> CapacityLimiter:
+        # It belongs to the event loop, which does not run yet.
+        if not limiters:
+            limiters.append(CapacityLimiter(_THREADS))
+        return limiters[0]
+
+    async def stream(request: Request) -> Response:
+        return await events(request, context)
+
+    routes: list[BaseRoute] = []
+    for prefix in (_VERSION, ""):
+        routes.append(Route(f"{prefix}/events", stream, methods=["GET"]))
+        routes += [
+            Route(f"{prefix}{e.route}", handler_of(e, context, threads), methods=[e.method])
+            for e in in_order(ENDPOINTS)
+        ]
+    web = str(files("penstock.serve") / "web")
+    routes.append(Mount("/", StaticFiles(directory=web, html=True)))
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, hosts=hosts_of(context.settings))],
+        lifespan=lifespan,
+        exception_handlers={
+            RestError: _rest_error,
+            HTTPException: _http_error,
+            OSError: _unreachable,
+            Exception: _defect,
+        },
+    )
+
+
+def hosts_of(settings: ServerSettings) -> set[str]:
+    """Return the names under which the server is reached."""
+    return {"localhost", settings.host, socket.gethostname(), *settings.allowed_hosts}
+
+
+def in_order(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """Return endpoints so that `/jobs/overview` comes before `/jobs/:jobid`."""
+    return sorted(endpoints, key=lambda e: [(n.startswith(":"), n) for n in e.path.split("/")])
+
+
+async def _rest_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RestError)
+    return error_answer(error.status, redact(error.message))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = None
+    if error.status_code == 404:
+        message = f"Not found: {request.url.path}"
+    return error_answer(error.status_code, message, dict(error.headers or {}))
+
+
+async def _unreachable(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OSError)
+    reason = error.strerror or type(error).__name__
+    return error_answer(503, redact(f"{error.filename or 'The storage'} cannot be read: {reason}"))
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    return error_answer(500, f"Internal server error: {type(error).__name__}")

@@ -1,0 +1,34 @@
+"""The parts of a running server that its calls use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.common.storage_url import Location
+from penstock.serve.events import EventHub
+from penstock.serve.jobs.catalog import JobCatalog
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The settings of a server."""
+
+    directory: Location
+    """The checkpoint directory."""
+    heartbeat_timeout_s: float = 50.0
+    host: str = "localhost"
+    port: int = 8081
+    allowed_hosts: tuple[str, ...] = ()
+    """Other names under which the server is reached."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """How stores are reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext:
+    """The parts of one server."""
+
+    settings: ServerSettings
+    jobs: JobCatalog
+    events: EventHub

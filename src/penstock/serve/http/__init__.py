@@ -1,0 +1,1 @@
+"""HTTP: calls and answers, who may make them, and the limits of both."""

@@ -1,0 +1,138 @@
+"""Guards the server: which hosts, origins and requests are let through to the application."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.serve.http.answers import error_answer
+
+CSRF_HEADER = "x-penstock-request"
+"""A header that no other site's page can make a browser send without being asked."""
+LONGEST_BODY = 1 << 20
+_CHANGES = ("POST", "PUT", "PATCH", "DELETE")
+_OF_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site")
+_ADDED = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+        "frame-ancestors 'none'; form-action 'none'"
+    ),
+}
+
+
+class Guard:
+    """Refuses requests for other hosts, from other sites' pages, and with large bodies.
+
+    A page of another site can make a browser send requests here. It cannot choose `Host`, unless
+    its own name leads here (DNS rebinding), nor hide its `Origin`, nor send a JSON content type or
+    a header of its own without a permission (CORS) that this server never gives.
+    """
+
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str], longest_body: int = LONGEST_BODY
+    ) -> None:
+        self._app = app
+        self._hosts = {host.lower() for host in hosts}
+        self._longest_body = longest_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with an error, or let the application answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = MutableHeaders(scope=message)
+                for name, value in _ADDED.items():
+                    added.setdefault(name, value)
+            await send(message)
+
+        refused = self._refusal(scope["method"], scope["scheme"], headers)
+        if refused is not None:
+            status, message = refused
+            answer = error_answer(status, message, {"Connection": "close"})
+            await answer(scope, receive, send_guarded)
+            return
+        limited = _Limited(receive, self._longest_body)
+        try:
+            await self._app(scope, limited, send_guarded)
+        except _TooLargeError:
+            answer = error_answer(413, self._too_large(), {"Connection": "close"})
+            await answer(scope, receive, send_guarded)
+
+    def _refusal(self, method: str, scheme: str, headers: Headers) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if len(headers.getlist("host")) != 1 or not self._is_known(host):
+            return 403, "This host name is not one of the server's; see --allowed-host"
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != f"{scheme}://{host}".lower():
+            return 403, "Requests from other sites are refused"
+        if method in _CHANGES:
+            if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+                return 403, "Requests from other sites are refused"
+            is_json = headers.get("content-type", "").split(";")[0].strip() == "application/json"
+            is_chosen = is_json or CSRF_HEADER in headers or "authorization" in headers
+            if not is_chosen and any(name in headers for name in _OF_BROWSERS):
+                return 403, f"A browser must send JSON, or the header {CSRF_HEADER}"
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdecimal()):
+            return 400, "The content length is not a number"
+        if len(length) > 18 or int(length) > self._longest_body:
+            return 413, self._too_large()
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        name = host_name(host)
+        if name is None:
+            return False
+        if name in self._hosts:
+            return True
+        try:
+            # An address is no name that another site could let lead here.
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _too_large(self) -> str:
+        return f"The body is longer than {self._longest_body:,} bytes"
+
+
+class _TooLargeError(Exception):
+    """The body of a request that does not say its length is too long."""
+
+
+class _Limited:
+    def __init__(self, receive: Receive, longest: int) -> None:
+        self._receive = receive
+        self._left = longest
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise _TooLargeError
+        return message
+
+
+def host_name(host: str) -> str | None:
+    """Return the name or address in a `Host` header, in lower case; None if it is malformed."""
+    try:
+        parts = urlsplit(f"//{host}")
+        # Reading the port checks it.
+        has_port = parts.port is not None or host.endswith(":") is False
+    except ValueError:
+        return None
+    if not has_port or parts.path or parts.query or parts.fragment or "@" in host:
+        return None
+    return None if parts.hostname is None else parts.hostname.lower()

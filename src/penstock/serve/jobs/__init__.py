@@ -1,0 +1,1 @@
+"""What the server knows of the jobs in its checkpoint directory."""

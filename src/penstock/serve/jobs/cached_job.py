@@ -1,0 +1,120 @@
+"""Reads one job from its directory, and reads again only what may have changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
+from penstock.checkpoint.storage.job_dir import JobDir, JobFacts
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import JournalState
+from penstock.client.job_overview import JobOverview, last_checkpoint_of, overview_of
+from penstock.errors import CorruptJournalError
+from penstock.recovery.lease import DriverStatus, driver_status
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """What is known of a job at one time."""
+
+    directory: JobDir
+    facts: JobFacts | None
+    """What the job is; None if `job.json` is missing or damaged."""
+    state: JournalState | None
+    """What its journal says; None if that is damaged."""
+    driver: DriverStatus
+    overview: JobOverview
+
+
+class CachedJob:
+    """One job; any thread may call.
+
+    A file of the journal and the record of an ended checkpoint never change, so they are read once
+    as long as the directory has the same job instance.
+    """
+
+    def __init__(self, directory: JobDir, heartbeat_timeout_s: float) -> None:
+        self.directory = directory
+        self._heartbeat_timeout_s = heartbeat_timeout_s
+        self._lock = threading.Lock()
+        self._instance: str | None = None
+        self._tail = 0
+        self.last: JobView | None = None
+        """What was read last."""
+        self._forget()
+
+    def read(self, now: float) -> JobView | None:
+        """Return the job as it is now; None if there is no job in the directory any more.
+
+        Raises:
+            OSError: the directory cannot be read now.
+        """
+        with self._lock:
+            directory = self.directory
+            instance, tail = directory.existing_instance(), self._journal.newest()
+            facts = directory.read_facts()
+            if tail == 0 and facts is None:
+                self._forget()
+                self.last = None
+                return None
+            if instance != self._instance or tail < self._tail:
+                self._forget()
+            self._instance = instance
+            state = self._state_at(tail)
+            driver = driver_status(directory, self._heartbeat_timeout_s, now)
+            self._history.unreadable.clear()
+            last = last_checkpoint_of(self._newest_first(), directory)
+            name = directory.key if facts is None else facts.name
+            unreadable = sorted(self._history.unreadable)
+            overview = overview_of(directory, name, state, driver, last, unreadable)
+            self.last = JobView(directory, facts, state, driver, overview)
+            return self.last
+
+    def checkpoints(self) -> Sequence[CheckpointStats]:
+        """Return the statistics of checkpoints, newest first.
+
+        Raises:
+            OSError: they cannot be listed now.
+        """
+        with self._lock:
+            return list(self._newest_first())
+
+    def checkpoint(self, checkpoint: int) -> CheckpointStats | None:
+        """Return the statistics of one checkpoint, None if there are none."""
+        with self._lock:
+            return self._record(checkpoint)
+
+    def _forget(self) -> None:
+        self._journal = Journal(self.directory.storage, self.directory.key)
+        self._history = History(self.directory.storage)
+        self._tail = 0
+        self._state: JournalState | None = None
+        self._ended: dict[int, CheckpointStats] = {}
+
+    def _state_at(self, tail: int) -> JournalState | None:
+        if tail != self._tail or self._state is None:
+            try:
+                self._state = self._journal.state()
+                self._tail = tail
+            except CorruptJournalError:
+                # The next look may find it repaired: nothing of it is kept.
+                self._journal = Journal(self.directory.storage, self.directory.key)
+                self._state = None
+        return self._state
+
+    def _newest_first(self) -> Iterator[CheckpointStats]:
+        ids = self._history.checkpoint_ids()
+        self._ended = {id_: self._ended[id_] for id_ in ids if id_ in self._ended}
+        for id_ in reversed(ids):
+            if (record := self._record(id_)) is not None:
+                yield record
+
+    def _record(self, checkpoint: int) -> CheckpointStats | None:
+        found = self._ended.get(checkpoint)
+        if found is None:
+            found = self._history.checkpoint(checkpoint)
+            if found is not None and found.status is not CheckpointStatus.PENDING:
+                self._ended[checkpoint] = found
+        return found

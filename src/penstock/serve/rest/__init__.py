@@ -1,0 +1,1 @@
+"""The calls of Flink's REST API, by subject."""

@@ -1,0 +1,59 @@
+"""The cluster: overview and configuration of the server."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+from penstock import __version__
+from penstock.serve.http.calls import Call, Endpoint
+from penstock.serve.rest.statuses import flink_status
+
+FLINK_VERSION = "2.3"
+"""The version of Flink whose API this is."""
+_REFRESH_MS = 1000
+
+
+def overview(call: Call) -> dict[str, Any]:
+    """Return how many jobs there are in which state."""
+    statuses = Counter(flink_status(job) for job in call.context.jobs.jobs())
+    ended = statuses["FINISHED"], statuses["CANCELED"], statuses["FAILED"]
+    return {
+        "taskmanagers": 0,
+        "slots-total": 0,
+        "slots-available": 0,
+        "jobs-running": statuses.total() - sum(ended) - statuses["SUSPENDED"],
+        "jobs-finished": ended[0],
+        "jobs-cancelled": ended[1],
+        "jobs-failed": ended[2],
+        "flink-version": FLINK_VERSION,
+        "flink-commit": f"penstock {__version__}",
+        "penstock-jobs-suspended": statuses["SUSPENDED"],
+        "penstock-version": __version__,
+        "penstock-directory": str(call.context.jobs.directory),
+    }
+
+
+def config(call: Call) -> dict[str, Any]:
+    """Return what a dashboard needs to know of the server."""
+    here = time.localtime()
+    return {
+        "refresh-interval": _REFRESH_MS,
+        "timezone-name": here.tm_zone or "UTC",
+        "timezone-offset": here.tm_gmtoff * 1000,
+        "flink-version": FLINK_VERSION,
+        "flink-revision": f"penstock {__version__}",
+        "features": {
+            "web-submit": False,
+            "web-cancel": True,
+            "web-rescale": False,
+            "web-history": False,
+        },
+    }
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/overview", overview, "How many jobs, task managers and slots there are"),
+    Endpoint("GET", "/config", config, "Settings for a dashboard"),
+]

@@ -1,0 +1,43 @@
+"""`GET /events`: the list of jobs, and one job, as server-sent events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.serve.context import ServerContext
+from penstock.serve.events import JOBS, TooManyStreamsError
+from penstock.serve.http.answers import error_answer
+from penstock.serve.rest.jobs import detail_of, overview_of
+
+_OF_NOW = ("now", "duration")
+"""Fields that change with every second; readers compute them."""
+_RETRY_S = "5"
+
+
+async def events(request: Request, context: ServerContext) -> Response:
+    """Open a stream of the list of jobs (`jobs`) and, with `?job=ID`, of that job (`job`)."""
+    job = request.query_params.get("job")
+    topics = [JOBS] if job is None else [JOBS, f"job:{job}"]
+    if job is not None and ("\n" in job or "\r" in job):
+        return error_answer(400, "a job's id has no line breaks")
+    try:
+        return context.events.open(topics, lambda topic: state_of(context, topic))
+    except TooManyStreamsError:
+        message = "Too many event streams are open; try again later, or ask for /jobs/overview"
+        return error_answer(503, message, {"Retry-After": _RETRY_S, "Connection": "close"})
+
+
+def state_of(context: ServerContext, topic: str) -> dict[str, Any] | None:
+    """Return what a stream sends of a topic; None for a job that does not exist."""
+    if topic == JOBS:
+        jobs = [_lasting(overview_of(job, 0.0)) for job in context.jobs.jobs()]
+        return {"jobs": jobs}
+    found = context.jobs.find(topic.partition(":")[2])
+    return None if found is None else _lasting(detail_of(found[1], 0.0))
+
+
+def _lasting(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _OF_NOW}

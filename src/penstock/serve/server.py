@@ -1,0 +1,35 @@
+"""Runs the server: listens until it is interrupted."""
+
+from __future__ import annotations
+
+import time
+
+import uvicorn
+
+from penstock.serve.application import context_of, create_app
+from penstock.serve.context import ServerSettings
+
+_GRACE_S = 2
+
+
+def serve(settings: ServerSettings) -> None:
+    """Look at the jobs once, then answer calls until SIGINT or SIGTERM."""
+    context = context_of(settings)
+    began = time.monotonic()
+    jobs = context.jobs.jobs()
+    took = time.monotonic() - began
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{settings.port}"
+    print(
+        f"{address} shows {len(jobs)} jobs in {settings.directory} (read in {took:.1f} s)",
+        flush=True,
+    )
+    uvicorn.run(
+        create_app(context),
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
