@@ -95,6 +95,33 @@ def _make_durable(
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyWork:
+    """The state of one subtask, of which some files were not verified before."""
+
+    backend: str
+    place: refs.StateLocation
+    ref: refs.StateRef
+    known: frozenset[str]
+    """The names of the others."""
+
+    @property
+    def new_bytes(self) -> int:
+        """How many bytes there are to verify."""
+        return sum(file.size for file in self.ref.files if file.name not in self.known)
+
+
+def verify(work: VerifyWork, task_attempt: int) -> None:
+    """Sync and read back the new files of a state.
+
+    Raises:
+        CorruptStateError: one of them is missing, damaged or another one.
+    """
+    backend = create_state_backend(work.backend)
+    backend.sync(work.place, work.ref, work.known)
+    backend.verify(work.place, work.ref, work.known)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreWork:
     """Files of one subtask's state, to be put into the store."""
 

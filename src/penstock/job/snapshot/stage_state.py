@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 from penstock.checkpoint.shared_state_registry import StateFilesLease
@@ -18,7 +19,7 @@ from penstock.job.context import AttemptContext
 from penstock.job.restore.state_restorer import RestoredStage
 from penstock.job.snapshot.compaction import BackgroundCompaction, Bases, as_of, is_worth_compacting
 from penstock.job.snapshot.state_in_store import StateInStore
-from penstock.job.state_jobs import CompactionWork, ExportWork
+from penstock.job.state_jobs import CompactionWork, ExportWork, VerifyWork
 from penstock.recovery.operator_matching import key_type_signature
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import verify_files
@@ -38,6 +39,8 @@ from penstock.task.messages import Acknowledgement
 logger = logging.getLogger("penstock.job")
 
 _VERIFIED_AT_ONCE = 4
+_VERIFIED_BY_DRIVER = 16 << 20
+"""Up to so many bytes the driver reads back itself: that takes less time than a Spark job."""
 _DIRECTORIES_ABOVE = 3
 """Above the state files of a subtask: those of its operator, of all state, and of the job."""
 
@@ -192,25 +195,33 @@ class StageState:
                 self._uploaded.append((for_loop, bases))
         if self._store is not None:
             return DurableState(*self._store.put(refs, frozen.version))
-        with ThreadPoolExecutor(_VERIFIED_AT_ONCE) as pool:
-            return DurableState(refs, list(pool.map(self._verify, range(len(refs)), refs)))
+        return DurableState(refs, self._verify(refs))
 
-    def _verify(self, subtask: int, ref: StateRef) -> int:
+    def _verify(self, refs: Sequence[StateRef]) -> list[int]:
         """Sync and read back the new files of a state; return how many bytes are new."""
+        work = [self._verify_work(subtask, ref) for subtask, ref in enumerate(refs)]
+        if sum(one.new_bytes for one in work) > _VERIFIED_BY_DRIVER:
+            self._submitter.run_per_subtask(self._stage.id, "verify", state_jobs.verify, work)
+        else:
+            with ThreadPoolExecutor(_VERIFIED_AT_ONCE) as pool:
+                list(pool.map(state_jobs.verify, work, repeat(0)))
+        before, self._verified = self._verified, [{f.name for f in ref.files} for ref in refs]
+        return [
+            sum(f.size for f in ref.files if f.name not in known) + len(ref.inline or b"")
+            for ref, known in zip(refs, before, strict=True)
+        ]
+
+    def _verify_work(self, subtask: int, ref: StateRef) -> VerifyWork:
         before, location = self._verified[subtask], self._location(subtask).shared
-        known = before | self._verified_bases[subtask]
+        known = frozenset(before | self._verified_bases[subtask])
         for file in ref.files:
             if file.name in known:
                 check_exists(location, file)
-        self._backend.sync(location, ref, known)
         if ref.files and not before:
             # Its first files: tasks have created their directory, and may have created those above.
             for directory in list(location.shared_dir.parents)[:_DIRECTORIES_ABOVE]:
                 sync_directory(directory)
-        self._backend.verify(location, ref, known)
-        self._verified[subtask] = {f.name for f in ref.files}
-        new = sum(f.size for f in ref.files if f.name not in before)
-        return new + len(ref.inline or b"")
+        return VerifyWork(self._settings.backend, location, ref, known)
 
     def export(self, frozen: FrozenState, target: Location) -> list[SavepointFile]:
         """Write a frozen state into a savepoint."""

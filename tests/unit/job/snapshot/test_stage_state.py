@@ -17,7 +17,7 @@ from penstock.datastream import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.ids import StageId
 from penstock.job.snapshot.compaction import is_worth_compacting
-from penstock.job.state_jobs import Compacted, CompactionWork
+from penstock.job.state_jobs import Compacted, CompactionWork, VerifyWork
 from penstock.job.submitter import R, W
 from penstock.state.backends.changelog import ChangelogBackend
 from penstock.state.backends.refs import FileRef, StateLocation, StateRef
@@ -162,6 +162,50 @@ def test_a_base_that_is_damaged_before_it_is_verified_is_never_used_and_is_writt
     assert any(name.endswith((".sst", ".base")) for name in damaging.used())
     assert "because they were damaged" in caplog.text
     assert "failed" not in caplog.text
+
+
+class Verifying(WatchedSubmitter):
+    """Damages the first file that tasks are to verify, and counts what they verify."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def run_per_subtask(
+        self, stage: StageId, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        for one in work:
+            if isinstance(one, VerifyWork):
+                new = [file for file in one.ref.files if file.name not in one.known]
+                if new and not self.bytes:
+                    with (one.place.shared_dir / new[0].name).open("r+b") as file:
+                        file.truncate(new[0].size - 1)
+                self.bytes += one.new_bytes
+        return super().run_per_subtask(stage, purpose, function, work)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 30])
+def test_large_changes_are_read_back_by_tasks_and_a_damaged_one_fails_the_checkpoint(
+    limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("penstock.job.snapshot.stage_state._VERIFIED_BY_DRIVER", limit)
+    verifying = Verifying()
+    env = verifying.watch(
+        environment(
+            state__backend__type="hashmap",
+            execution__checkpointing__dir=str(tmp_path),
+            penstock__checkpoint__records="50",
+            penstock__micro_batch__max_records="10",
+            penstock__micro_batch__initial_records="10",
+            penstock__state__compact_after_deltas="1000",
+        )
+    )
+    source = NumberSequenceSource(0, 199)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda n: n % 50).process(Last()).sink_to(DiscardingSink())
+    env.execute("numbers")
+    assert (verifying.bytes > 0) is (limit == 0)
+    assert ("bytes, not" in caplog.text) is (limit == 0)
 
 
 def ref_of(base: int, *deltas: int) -> StateRef:
