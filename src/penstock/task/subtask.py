@@ -19,6 +19,7 @@ from penstock.graph.job_graph import Node
 from penstock.graph.transformation import OperatorKind
 from penstock.ids import AttemptId, StageId
 from penstock.state.backends.refs import StagedName, staged_prefix
+from penstock.state.local_dir import remove_older_attempts
 from penstock.task.failure import StepFailed, pack, with_call_site
 from penstock.task.heads.context import HeadContext, Phases
 from penstock.task.heads.keyed import run_keyed
@@ -107,6 +108,8 @@ def _run(
     key = job_attempt, StageId(instruction.stage), attempt.subtask
     task, functions = _take_functions(key, data, instruction, attempt)
     if task.layout.unshared is not None:
+        # A stage without state has files on its hosts, too: what its sinks stage.
+        remove_older_attempts(task.layout.attempt_dirs)
         for lost in range(instruction.try_number):
             prefix = staged_prefix(instruction.attempt, instruction.batch, lost)
             remove_staged(task.layout, task.stage, [attempt.subtask], f"{prefix}*")

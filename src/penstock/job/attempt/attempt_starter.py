@@ -279,14 +279,14 @@ class AttemptStarter:
         job, store = self._context, self._store
         resources.callback(shutil.rmtree, layout.root, ignore_errors=True)
         store.retained.remove_leftovers(layout)
-        remove_relays(job.job_dir)
+        remove_relays(job.job_dir, layout.attempt)
         restored_id = 0 if snapshot is None else snapshot.metadata.checkpoint
         checkpoints = store.checkpoints(layout.attempt, layout.lineage, restored_id)
         reach(CrashPoint.RECOVERY_RESOLVED)
         regions = job.regions(plan, () if snapshot is None else snapshot.in_flight)
         layout = replace(layout, unshared=check_shared_paths(job, plan))
         if layout.unshared is not None:
-            resources.callback(close_quietly, partial(remove_relays, job.job_dir))
+            resources.callback(close_quietly, partial(remove_relays, job.job_dir, layout.attempt))
         for directory in layout.attempt_dirs:
             resources.callback(directory.leave)
         submitter = job.make_submitter(regions, layout)

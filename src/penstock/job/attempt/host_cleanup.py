@@ -28,7 +28,9 @@ class HostCleanup:
     def __init__(
         self, plan: Plan, layout: AttemptLayout, submitter: Submitter, *, is_restored: bool
     ) -> None:
-        self._stages = [s for s in plan.stages if s.head.kind.is_keyed]
+        self._stages = [
+            s for s in plan.stages if s.head.kind.is_keyed or layout.unshared is not None
+        ]
         self._layout = layout
         self._submitter = submitter
         # Where tasks loaded restored state is not reported.

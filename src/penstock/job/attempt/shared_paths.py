@@ -14,6 +14,7 @@ from penstock.connectors.contracts.sink import Sink
 from penstock.connectors.contracts.source import Source
 from penstock.errors import MissingOnHostError, UnsharedWorkDirError
 from penstock.graph.plan import Plan
+from penstock.ids import AttemptId, is_no_later
 from penstock.job.context import JobContext
 from penstock.task.layout import UnsharedHosts
 
@@ -45,13 +46,17 @@ def check_shared_paths(job: JobContext, plan: Plan) -> UnsharedHosts | None:
     return UnsharedHosts(job.files_dir, job.job_dir.path / RELAY)
 
 
-def remove_relays(job_dir: JobDir) -> None:
-    """Remove what attempts have left in the store for other hosts: only the running one needs it.
+def remove_relays(job_dir: JobDir, attempt: AttemptId) -> None:
+    """Remove what this attempt and older ones have left in the store for other hosts.
 
-    Called before an attempt's tasks run, and after they have.
+    Called before an attempt's tasks run, and after they have. A later attempt may run already.
     """
-    if isinstance(job_dir.path, StorageUrl):
-        job_dir.storage.delete_tree(RELAY)
+    if not isinstance(job_dir.path, StorageUrl):
+        return
+    storage = job_dir.storage
+    for name in storage.children(RELAY):
+        if is_no_later(name, attempt):
+            storage.delete_tree(f"{RELAY}/{name}")
 
 
 @dataclass(frozen=True, slots=True)

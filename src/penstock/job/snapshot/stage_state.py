@@ -18,7 +18,7 @@ from penstock.job import state_jobs
 from penstock.job.context import AttemptContext
 from penstock.job.restore.state_restorer import RestoredStage
 from penstock.job.snapshot.compaction import BackgroundCompaction, Bases, as_of, is_worth_compacting
-from penstock.job.snapshot.state_in_store import StateInStore
+from penstock.job.snapshot.state_in_store import StateInStore, run_on_hosts
 from penstock.job.state_jobs import CompactionWork, ExportWork, VerifyWork
 from penstock.recovery.operator_matching import key_type_signature
 from penstock.savepoint.layout import SavedOperator
@@ -272,7 +272,7 @@ class StageState:
 
     def _compact(self, work: list[CompactionWork], purpose: str = "compact") -> Bases:
         """Let tasks write new bases, which they sync and read back."""
-        made = self._submitter.run_per_subtask(self._stage.id, purpose, state_jobs.compact, work)
+        made = run_on_hosts(self._submitter, self._stage, purpose, state_jobs.compact, work)
         for subtask, (one, compacted) in enumerate(zip(work, made, strict=True)):
             if compacted.ref is not None:
                 old = {file.name for file in one.ref.files}

@@ -19,17 +19,24 @@ def missing_on_hosts(context: SparkContext, paths: Sequence[Path]) -> Mapping[Pa
     Runs one small task per host; none if tasks run in the driver. The thread that starts a job
     again may have submitted for the attempt that was cancelled, so this has a job group of its own.
     """
-    hosts = sorted({executor.host for executor in executors(context) if not executor.is_driver})
+    context.setJobGroup(f"penstock-{os.urandom(8).hex()}", "penstock looks at its hosts")
+    hosts = _hosts(context)
     if not hosts:
-        return {}
+        if context._jsc.sc().isLocal():
+            return {}
+        context.parallelize((0,), 1).count()  # waits for the first executor
+        hosts = _hosts(context)
 
     def look(index: int, elements: Iterable[object]) -> Iterator[tuple[Path, str]]:
         for _ in elements:
             pass
         return ((path, hosts[index]) for path in paths if not path.exists())
 
-    context.setJobGroup(f"penstock-{os.urandom(8).hex()}", "penstock looks at its hosts")
     return dict(one_per_host(context, hosts).mapPartitionsWithIndex(look).collect())
+
+
+def _hosts(context: SparkContext) -> list[str]:
+    return sorted({executor.host for executor in executors(context) if not executor.is_driver})
 
 
 def one_per_host(context: SparkContext, hosts: Sequence[str]) -> RDD[Any]:
