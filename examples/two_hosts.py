@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ HOSTS = ("127.0.0.2", "127.0.0.3")
 OWN = ("/dev/shm", "/var/tmp", "/tmp")  # /tmp last: what the others are bound to may be below it
 CORES = 2
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+PROGRAMS = {Path(sys.prefix), Path(__file__).resolve().parents[1]}
 DEPLOY = "org.apache.spark.deploy"
 
 
@@ -81,7 +83,11 @@ def on_a_host(own: Path, command: Sequence[str]) -> list[str]:
     """Return the command that runs another one in namespaces of its own."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     namespaces = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    binds = [f"mount --bind '{own}/{path[1:].replace('/', '-')}' {path}" for path in OWN]
+    binds = [f"mount --rbind '{own}/{path[1:].replace('/', '-')}' {path}" for path in OWN]
+    for program in (p for p in PROGRAMS if p.is_relative_to("/tmp")):
+        # Programs are on every host, also if they are in a directory that hosts do not share.
+        place = f"{own}{program}"
+        binds[:0] = [f"mkdir -p '{place}'", f"mount --bind '{program}' '{place}'"]
     script = " && ".join([*binds, "mount -o remount,bind,ro /", 'cd /tmp && exec "$@"'])
     return [*namespaces, "sh", "-c", script, "sh", *command]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 
 _WRITABLE = ("/tmp", "/var/tmp", "/dev/shm")
+_PROGRAMS = {Path(sys.prefix), Path(__file__).parents[2]}
+"""They are on every host, also if they are in a directory that hosts do not share."""
 
 
 class SeparateHosts:
@@ -58,7 +61,10 @@ class SeparateHosts:
 
     def command(self, address: str, command: Sequence[str]) -> list[str]:
         """Return the command that runs another one on a host, in the same process."""
-        binds = [f"mount --bind '{self._own(address, path)}' {path}" for path in _WRITABLE[::-1]]
+        binds = [f"mount --rbind '{self._own(address, path)}' {path}" for path in _WRITABLE[::-1]]
+        for program in (p for p in _PROGRAMS if p.is_relative_to("/tmp")):
+            place = self._own(address, "/tmp") / program.relative_to("/tmp")
+            binds[:0] = [f"mkdir -p '{place}'", f"mount --bind '{program}' '{place}'"]
         script = " && ".join([*binds, "mount -o remount,bind,ro /", 'cd /tmp && exec "$@"'])
         enter = ["nsenter", f"--net=/run/netns/{self._namespace(address)}"]
         return [*enter, "unshare", "--mount", "sh", "-c", script, "sh", *command]

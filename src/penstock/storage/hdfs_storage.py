@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ T = TypeVar("T")
 
 _STAGED = ".staged-"
 _STANDSTILLS = 3
+_FORGET_PAUSES_S = (0.0, 0.05, 0.2, 1.0)
 """How often in a row reading may break off without a single byte."""
 
 
@@ -188,8 +190,10 @@ class HdfsStorage(Storage):
                 raise
 
     def _forget(self, hidden: str) -> None:
-        # The connection may have broken; if the name node is away, the file stays.
-        for _ in range(3):
+        # The client notices a while after a connection broke; if the name node is away, the file
+        # stays.
+        for pause in _FORGET_PAUSES_S:
+            time.sleep(pause)
             with suppress(Exception):
                 self._hdfs.delete(hidden, recursive=False)
                 return

@@ -71,12 +71,18 @@ class NativeStep:
         self._method, self.input_type, self.output_type = state
         self._build = None
 
-    def frame(self, session: SparkSession, stage: Stage, task: Broadcast[bytes]) -> DataFrame:
+    def frame(
+        self,
+        session: SparkSession,
+        stage: Stage,
+        task: Broadcast[bytes],
+        instructions: bytes | None = None,
+    ) -> DataFrame:
         """Return the result of the plan, with a partition for each subtask of a stage.
 
-        It is planned once; a micro-batch is one more run of it.
+        Without instructions it is planned once, and a micro-batch is one more run of it.
         """
-        read = _WaitingRows(stage.id, task, self.input_type, sys.path)
+        read = _WaitingRows(stage.id, task, self.input_type, sys.path, instructions)
         return self._frame(session, stage.parallelism, read)
 
     def read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[Row]]:
@@ -143,20 +149,27 @@ def quoted_view(query: str) -> str:
 
 
 class _WaitingRows:
-    """Reads the records that wait for a subtask, in its Spark task; pickled once per stage."""
+    """Reads the records that wait for a subtask, in its Spark task; pickled for each plan."""
 
     def __init__(
-        self, stage: StageId, task: Broadcast[bytes], row_type: RowTypeInfo, path: Sequence[str]
+        self,
+        stage: StageId,
+        task: Broadcast[bytes],
+        row_type: RowTypeInfo,
+        path: Sequence[str],
+        instructions: bytes | None,
     ) -> None:
         self._stage = stage
         self._task = task
         self._row_type = row_type
         self._path = path
+        self._instructions = instructions
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         drain(batches)
         context = enter_task(self._path)
-        (instruction,) = (i for i in read_instructions(context) if i.stage == self._stage)
+        instructions = read_instructions(context, self._instructions)
+        (instruction,) = (i for i in instructions if i.stage == self._stage)
         stage = instruction.job, instruction.attempt, instruction.stage
         task = _loaded(stage, lambda: self._task.value)
         rows = ArrowRows(self._row_type)

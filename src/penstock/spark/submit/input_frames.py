@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TypeAlias
 
 from pyspark import Broadcast
@@ -21,14 +21,22 @@ Frame: TypeAlias = Callable[[Sequence[SubtaskWork]], DataFrame]
 
 
 class ReusableFrame:
-    """A DataFrame that is the same for all micro-batches: planned once and run for each."""
+    """A DataFrame that is the same for all micro-batches: planned once and run for each.
 
-    def __init__(self, df: DataFrame) -> None:
-        self.df = df
+    It reads what the instructions name. If these are not in the property, it is planned with them.
+    """
+
+    def __init__(self, plan: Callable[[bytes | None], DataFrame]) -> None:
+        self._plan = plan
+        self.df = plan(None)
 
     def __call__(self, work: Sequence[SubtaskWork]) -> DataFrame:
-        """Return the DataFrame."""
+        """Return the DataFrame, for instructions in the property."""
         return self.df
+
+    def knowing(self, instructions: bytes) -> DataFrame:
+        """Return a DataFrame for one micro-batch."""
+        return self._plan(instructions)
 
 
 _READER_SETTINGS = {
@@ -49,7 +57,7 @@ def input_frame(
     """
     source, parallelism = region.head.head.function, region.head.parallelism
     if isinstance(source, NativeStep):
-        return ReusableFrame(source.frame(session, region.head, task))
+        return ReusableFrame(partial(source.frame, session, region.head, task))
     if isinstance(source, DataFrameSource):
         assert source.df is not None
         whole = source.df.coalesce(parallelism)

@@ -20,14 +20,13 @@ from penstock.ids import StageId
 from penstock.spark.submit.anchors import Anchors, drain, map_to_bytes
 from penstock.spark.submit.input_frames import Frame, ReusableFrame
 from penstock.spark.submit.instruction_property import (
+    InstructionProperty,
     enter_task,
     read_instructions,
-    set_instructions,
 )
 from penstock.task.messages import (
     Acknowledgement,
     Instruction,
-    decode_instructions,
     encode,
     has_input,
 )
@@ -46,6 +45,7 @@ class RegionJob:
     ) -> None:
         self._slots = slot_assignment(region)
         self._frame = frame
+        self._property = InstructionProperty(anchors.context)
         self._reusable: RDD[bytes] | None = None
         """The first level over a DataFrame that is the same for all micro-batches."""
         self._tasks = tasks
@@ -80,7 +80,9 @@ class RegionJob:
         if not isinstance(self._frame, ReusableFrame):
             return _over_frame(self._frame(work), runner)
         # A plan that is run again has what its tasks need in a property of the job.
-        set_instructions(self._anchors.context, self._of_level(0, instructions))
+        encoded = encode(self._of_level(0, instructions))
+        if not self._property.set(encoded):
+            return _over_frame(self._frame.knowing(encoded), runner)
         if self._reusable is None:
             self._reusable = _over_frame(self._frame.df, runner.for_any_micro_batch())
         return self._reusable
@@ -141,10 +143,7 @@ class _LevelRunner:
         self, incoming: Iterable[bytes], batches: Iterator[pa.RecordBatch] | None
     ) -> Iterator[tuple[int, bytes]]:
         context = enter_task(self._path)
-        if self._instructions is None:
-            instructions = read_instructions(context)
-        else:
-            instructions = decode_instructions(self._instructions)
+        instructions = read_instructions(context, self._instructions)
         level = ShuffleLevel(self._slots, self._level, instructions)
         attempt = context.taskAttemptId(), context.attemptNumber()
         yield from level.run(context.partitionId(), attempt, self._task, incoming, batches)
