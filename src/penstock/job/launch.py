@@ -7,7 +7,6 @@ import hashlib
 import logging
 import os
 import shutil
-import sys
 import tempfile
 import time
 import weakref
@@ -16,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.checkpoint.settings import read_checkpoint_settings
-from penstock.checkpoint.storage.job_dir import JobDir, JobFacts, job_key
+from penstock.checkpoint.storage.job_dir import JobDir, job_key
 from penstock.checkpoint.storage.journal import Journal
 from penstock.common.config.checkpoint_options import CHECKPOINT_DIR, FRESH
 from penstock.common.config.known_options import WORK_DIR
@@ -30,13 +29,13 @@ from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
 from penstock.ids import AttemptId, ChannelId, JobKey, StageId
 from penstock.job.attempt.inputs import check_ingestion_directory
 from penstock.job.context import JobContext
+from penstock.job.figures.program_facts import program_facts
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.restore.work_dirs import own_work_dir
 from penstock.job.settings import JobSettings, read_settings
 from penstock.job.submitter import Submitter
 from penstock.recovery.restart_strategy import read_restart_strategy
 from penstock.recovery.supervisor import supervised_since
-from penstock.redaction import redact_arguments
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.local_dir import TOKEN_BYTES, HostDir
 from penstock.storage.durable_files import make_directory, sync_directory
@@ -146,7 +145,7 @@ def launch(
         local_dir=local_dir,
         files_dir=files_dir,
         fresh=_is_fresh(configuration, job_dir),
-        program=_program(plan),
+        program=program_facts(plan.job_name, configuration, batch_mode=batch_mode),
         regions=regions,
         missing_on_hosts=missing_on_hosts,
         make_submitter=submitter,
@@ -185,10 +184,6 @@ def _is_fresh(configuration: Configuration, job_dir: JobDir) -> bool:
         return read(configuration, FRESH)
     attempts = Journal(job_dir.storage, job_dir.key).state().attempts
     return not any(attempt.fresh and attempt.time >= since for attempt in attempts)
-
-
-def _program(plan: Plan) -> JobFacts:
-    return JobFacts(plan.job_name, time.time(), sys.argv[0] or None, redact_arguments(sys.argv[1:]))
 
 
 def _make(directory: Path, key: str) -> None:

@@ -25,6 +25,8 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.checkpoint.storage.job_facts import JobFacts as JobFacts
+from penstock.checkpoint.storage.job_facts import PlannedStep as PlannedStep
 from penstock.common.config.locations import below
 from penstock.common.live_figures import LiveFigures
 from penstock.common.storage_url import Location, names_below
@@ -42,24 +44,6 @@ _LONGEST_SLUG = 40
 _JOB = "job.json"
 _INSTANCE = "birth"
 _LIVE = "live.json"
-
-
-class PlannedStep(msgspec.Struct, frozen=True):
-    """One operator of a job, for tools that show its checkpoints."""
-
-    uid: str
-    name: str
-    parallelism: int = 1
-
-
-class JobFacts(msgspec.Struct, frozen=True):
-    """What a job is; written by every attempt before it starts."""
-
-    name: str
-    created: float
-    program: str | None = None
-    args: list[str] = []
-    plan: list[PlannedStep] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from penstock.checkpoint.coordinator.stats_tracker import CheckpointStatsTracker
 from penstock.checkpoint.settings import ClaimMode
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
-from penstock.checkpoint.storage.job_dir import PlannedStep
+from penstock.checkpoint.storage.job_facts import planned_steps
 from penstock.checkpoint.storage.journal_entries import (
     AttemptStarted,
     ClaimedSnapshot,
@@ -253,8 +253,7 @@ class AttemptStarter:
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)
         self._store.lease.take(layout.attempt, initializing=not start.restarting)
-        nodes = [n for stage in context.plan.stages for n in stage.nodes]
-        steps = [PlannedStep(n.uid, n.name, n.parallelism) for n in nodes]
+        steps = planned_steps(context.plan)
         self._dir.write_facts(msgspec.structs.replace(context.program, plan=steps))
 
     def _claims(self, path: str | None, state: JournalState) -> bool:
