@@ -165,7 +165,7 @@ FIELDS: dict[Any, str] = {
     event_log.CheckpointEventRecord: "time event stage detail",
     job_facts.PlannedInput: "source exchange input side_output channel",
     job_facts.PlannedStep: "uid name parallelism kind stage max_parallelism description inputs",
-    job_facts.JobFacts: ("name created program args plan settings mode supervised versions"),
+    job_facts.JobFacts: "name created program args plan stages settings mode supervised versions",
     lease.Owner: "host machine pid started attempt beat initializing",
     control._RequestFile: "request time",
     control._AnswerFile: "answer time",

@@ -23,6 +23,7 @@ from penstock.serve.http.answers import RestError, error_answer
 from penstock.serve.http.calls import Endpoint, handler_of
 from penstock.serve.http.guard import Guard
 from penstock.serve.jobs.catalog import JobCatalog
+from penstock.serve.jobs.live import LiveWatch
 from penstock.serve.rest import cluster, jobs
 from penstock.serve.rest.event_streams import events
 
@@ -36,7 +37,7 @@ _VERSION = "/v1"
 def context_of(settings: ServerSettings) -> ServerContext:
     """Return the parts of a server with these settings."""
     catalog = JobCatalog(settings.directory, settings.heartbeat_timeout_s, settings.storage_options)
-    return ServerContext(settings, catalog, EventHub())
+    return ServerContext(settings, catalog, LiveWatch(), EventHub())
 
 
 def create_app(context: ServerContext) -> Starlette:

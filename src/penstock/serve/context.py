@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.common.storage_url import Location
 from penstock.serve.events import EventHub
 from penstock.serve.jobs.catalog import JobCatalog
+from penstock.serve.jobs.live import LiveWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +32,5 @@ class ServerContext:
 
     settings: ServerSettings
     jobs: JobCatalog
+    live: LiveWatch
     events: EventHub

@@ -49,6 +49,8 @@ class JobFacts(msgspec.Struct, frozen=True):
     program: str | None = None
     args: list[str] = []
     plan: list[PlannedStep] = []
+    stages: list[str] = []
+    """The names of the stages by id: their chains in Flink's notation."""
     settings: dict[str, str] = {}
     """The job's configuration, without credentials and without how stores are reached."""
     mode: str = "STREAMING"
@@ -57,6 +59,12 @@ class JobFacts(msgspec.Struct, frozen=True):
     """Whether a supervisor starts the driver again if it dies."""
     versions: dict[str, str] = {}
     """Of penstock, Python and the machine's architecture, by name."""
+
+
+def with_plan(facts: JobFacts, plan: Plan) -> JobFacts:
+    """Return what a job is, with its plan."""
+    stages = [stage.name for stage in plan.stages]
+    return msgspec.structs.replace(facts, plan=planned_steps(plan), stages=stages)
 
 
 def planned_steps(plan: Plan) -> list[PlannedStep]:

@@ -18,13 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-import msgspec
-
 from penstock.checkpoint.coordinator.stats_tracker import CheckpointStatsTracker
 from penstock.checkpoint.settings import ClaimMode
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
-from penstock.checkpoint.storage.job_facts import planned_steps
+from penstock.checkpoint.storage.job_facts import with_plan
 from penstock.checkpoint.storage.journal_entries import (
     AttemptStarted,
     ClaimedSnapshot,
@@ -253,8 +251,7 @@ class AttemptStarter:
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)
         self._store.lease.take(layout.attempt, initializing=not start.restarting)
-        steps = planned_steps(context.plan)
-        self._dir.write_facts(msgspec.structs.replace(context.program, plan=steps))
+        self._dir.write_facts(with_plan(context.program, context.plan))
 
     def _claims(self, path: str | None, state: JournalState) -> bool:
         settings = self._context.checkpoints
