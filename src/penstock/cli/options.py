@@ -14,7 +14,7 @@ import click
 
 from penstock.checkpoint.storage.job_dir import JobDir, find_job, is_job
 from penstock.client.job_overview import JobOverview, job_name, overview
-from penstock.common.config.checkpoint_options import CHECKPOINT_DIR
+from penstock.common.config.checkpoint_options import CHECKPOINT_DIR, SAVEPOINT_DIR
 from penstock.common.config.configuration_file import global_configuration, load_configuration
 from penstock.common.config.known_options import check_option, overlay
 from penstock.common.config.locations import parse_location
@@ -84,6 +84,8 @@ class CommandSettings:
     heartbeat_timeout_s: float
     storage_options: Mapping[str, str]
     """How stores are reached."""
+    savepoint_directory: Location | None
+    """Where savepoints go by default."""
 
     @classmethod
     def read(
@@ -104,7 +106,8 @@ class CommandSettings:
             raise ConfigurationError(message)
         timeout = read(configuration, HEARTBEAT_TIMEOUT)
         options = storage_options(configuration)
-        return cls(reached_with(options, directory), timeout.total_seconds(), options)
+        savepoints = read(configuration, SAVEPOINT_DIR)
+        return cls(reached_with(options, directory), timeout.total_seconds(), options, savepoints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,16 @@ class JobOverview(msgspec.Struct, frozen=True):
         return self.status in ("FINISHED", "CANCELED", "STOPPED")
 
 
+def with_ended_attempt(record: ShownCheckpoint, job: JobOverview, now: float) -> ShownCheckpoint:
+    """Return a pending record as failed if its attempt has ended; others as they are."""
+    if record.status is not CheckpointStatus.PENDING:
+        return record
+    if job.status == JobStatus.RUNNING.name and record.attempt == job.attempt:
+        return msgspec.structs.replace(record, duration_s=max(0.0, now - record.triggered))
+    failure = f"attempt {record.attempt} ended before the checkpoint was complete"
+    return msgspec.structs.replace(record, status=CheckpointStatus.FAILED, failure=failure)
+
+
 def status_of(state: JournalState | None, driver: DriverStatus) -> JobStatus | None:
     """Decide the status of a job from its journal, None if that is damaged, and its lease.
 

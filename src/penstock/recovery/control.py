@@ -11,6 +11,7 @@ away, and does not affect other requests.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import uuid
@@ -35,6 +36,7 @@ _REQUEST = ".request.json"
 _ANSWER = ".answer.json"
 _ANSWERS_KEPT_S = 3600.0
 _ANSWERS_KEPT = 1000
+_KEY = re.compile(r"[0-9a-f]{1,64}")
 _LONGEST_REQUEST = 1 << 20
 _LONGEST_ANSWER = 256 << 20
 
@@ -126,6 +128,25 @@ class Control:
         id_ = f"{int(now * 1_000_000):020d}-{uuid.uuid4().hex[:8]}"
         self._storage.create(self._path(id_, _REQUEST), encode_json(_RequestFile(request, now)))
         return id_
+
+    def submit_once(self, request: Request, key: str) -> RequestId:
+        """Write a request unless one with this key was written before; return its id.
+
+        The key is up to 64 hexadecimal digits. It is known for as long as answers are kept.
+
+        Raises:
+            ValueError: the key has another form.
+        """
+        id_ = keyed_request(key)
+        if self.answer(id_) is None:
+            with suppress(FileExistsError):
+                content = encode_json(_RequestFile(request, self._clock()))
+                self._storage.create(self._path(id_, _REQUEST), content)
+        return id_
+
+    def is_open(self, request: RequestId) -> bool:
+        """Whether a request exists, answered or not."""
+        return self._storage.exists(self._path(request, _REQUEST))
 
     def answer(self, request: RequestId) -> Answer | None:
         """Return the answer to a request, None if there is none yet."""
@@ -227,6 +248,18 @@ class Control:
 
     def _path(self, request: RequestId, suffix: str) -> str:
         return f"{self._directory}/{request}{suffix}"
+
+
+def keyed_request(key: str) -> RequestId:
+    """Return the id of the request with a key; such requests are handled after all others.
+
+    Raises:
+        ValueError: the key does not have up to 64 hexadecimal digits.
+    """
+    if not _KEY.fullmatch(key):
+        message = f"{key!r} does not have up to 64 hexadecimal digits"
+        raise ValueError(message)
+    return f"key-{key}"
 
 
 def _ids(names: Iterable[str], suffix: str) -> list[RequestId]:

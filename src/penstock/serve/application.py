@@ -18,16 +18,16 @@ from starlette.staticfiles import StaticFiles
 
 from penstock.redaction import redact
 from penstock.serve.context import ServerContext, ServerSettings
+from penstock.serve.event_streams import events
 from penstock.serve.events import EventHub
 from penstock.serve.http.answers import RestError, error_answer
 from penstock.serve.http.calls import Endpoint, handler_of
 from penstock.serve.http.guard import Guard
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.live import LiveWatch
-from penstock.serve.rest import cluster, jobs
-from penstock.serve.rest.event_streams import events
+from penstock.serve.rest.catalogue import SUPPORTED, UNSUPPORTED
 
-ENDPOINTS: tuple[Endpoint, ...] = (*cluster.ENDPOINTS, *jobs.ENDPOINTS)
+ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *UNSUPPORTED)
 """All calls of the API; each has its path, and the same one below `/v1`."""
 
 _THREADS = 32

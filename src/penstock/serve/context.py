@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from penstock.common.storage_url import Location
 from penstock.serve.events import EventHub
 from penstock.serve.jobs.catalog import JobCatalog
+from penstock.serve.jobs.disposals import Disposals
 from penstock.serve.jobs.live import LiveWatch
 
 
@@ -20,6 +21,8 @@ class ServerSettings:
     heartbeat_timeout_s: float = 50.0
     host: str = "localhost"
     port: int = 8081
+    savepoint_directory: Location | None = None
+    """Where savepoints of jobs go that have no directory of their own."""
     allowed_hosts: tuple[str, ...] = ()
     """Other names under which the server is reached."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -34,3 +37,4 @@ class ServerContext:
     jobs: JobCatalog
     live: LiveWatch
     events: EventHub
+    disposals: Disposals = field(default_factory=Disposals)

@@ -19,8 +19,12 @@ from penstock.checkpoint.history import (
 from penstock.checkpoint.storage.job_dir import JobDir, PlannedStep
 from penstock.cli.options import SelectedJob, job_argument, json_option
 from penstock.cli.output import clock, duration, echo, size, table, warn_unreadable
-from penstock.client.job_overview import JobOverview, ShownCheckpoint, is_savepoint
-from penstock.common.job_status import JobStatus
+from penstock.client.job_overview import (
+    JobOverview,
+    ShownCheckpoint,
+    is_savepoint,
+    with_ended_attempt,
+)
 from penstock.errors.base import plural
 
 _EXCEPTIONS_SHOWN = 3
@@ -69,14 +73,8 @@ def checkpoints(job: SelectedJob, checkpoint: int | None, last: int, as_json: bo
 
 
 def _current(stored: CheckpointStats, job: JobOverview, directory: JobDir) -> ShownCheckpoint:
-    """Return a pending record as failed if its attempt has ended, others as they are on disk."""
-    record = ShownCheckpoint.of(stored, directory)
-    if record.status is not CheckpointStatus.PENDING:
-        return record
-    if job.status == JobStatus.RUNNING.name and record.attempt == job.attempt:
-        return msgspec.structs.replace(record, duration_s=max(0.0, time.time() - record.triggered))
-    failure = f"attempt {record.attempt} ended before the checkpoint was complete"
-    return msgspec.structs.replace(record, status=CheckpointStatus.FAILED, failure=failure)
+    """Return a record as it is now."""
+    return with_ended_attempt(ShownCheckpoint.of(stored, directory), job, time.time())
 
 
 # -- all checkpoints ----------------------------------------------------------------------------

@@ -62,7 +62,8 @@ def serve(
             settings.heartbeat_timeout_s,
             host,
             port,
-            allowed_hosts,
-            settings.storage_options,
+            savepoint_directory=settings.savepoint_directory,
+            allowed_hosts=allowed_hosts,
+            storage_options=settings.storage_options,
         )
     )

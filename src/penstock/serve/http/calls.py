@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_SUPPORTED = 501
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -72,6 +74,11 @@ class Endpoint:
         """The path in the form of the router."""
         names = self.path.split("/")
         return "/".join(f"{{{name[1:]}}}" if name.startswith(":") else name for name in names)
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether it does what it says."""
+        return self.status != NOT_SUPPORTED
 
     @property
     def is_change(self) -> bool:

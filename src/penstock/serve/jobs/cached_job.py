@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
+from penstock.checkpoint.history import (
+    CheckpointStats,
+    CheckpointStatus,
+    ExceptionRecord,
+    History,
+    Recovery,
+)
 from penstock.checkpoint.storage.job_dir import JobDir, JobFacts
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import JournalState
@@ -85,6 +91,14 @@ class CachedJob:
         """Return the statistics of one checkpoint, None if there are none."""
         with self._lock:
             return self._record(checkpoint)
+
+    def recoveries(self) -> list[Recovery]:
+        """Return the recoveries that are known, newest first."""
+        return History(self.directory.storage).recoveries()[::-1]
+
+    def exceptions(self) -> list[ExceptionRecord]:
+        """Return the failures that are known, newest first."""
+        return History(self.directory.storage).exceptions()[::-1]
 
     def _forget(self) -> None:
         self._journal = Journal(self.directory.storage, self.directory.key)

@@ -7,8 +7,9 @@ from collections import Counter
 from typing import Any
 
 from penstock import __version__
+from penstock.serve.flink_json.statuses import flink_status
 from penstock.serve.http.calls import Call, Endpoint
-from penstock.serve.rest.statuses import flink_status
+from penstock.serve.rest.task_managers import slots
 
 FLINK_VERSION = "2.3"
 """The version of Flink whose API this is."""
@@ -19,10 +20,13 @@ def overview(call: Call) -> dict[str, Any]:
     """Return how many jobs there are in which state."""
     statuses = Counter(flink_status(job) for job in call.context.jobs.jobs())
     ended = statuses["FINISHED"], statuses["CANCELED"], statuses["FAILED"]
+    managers, total, free = slots(call)
     return {
-        "taskmanagers": 0,
-        "slots-total": 0,
-        "slots-available": 0,
+        "taskmanagers": managers,
+        "slots-total": total,
+        "slots-available": free,
+        "taskmanagers-blocked": 0,
+        "slots-free-and-blocked": 0,
         "jobs-running": statuses.total() - sum(ended) - statuses["SUSPENDED"],
         "jobs-finished": ended[0],
         "jobs-cancelled": ended[1],

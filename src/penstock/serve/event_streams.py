@@ -36,7 +36,9 @@ def state_of(context: ServerContext, topic: str) -> dict[str, Any] | None:
         jobs = [_lasting(overview_of(job, 0.0)) for job in context.jobs.jobs()]
         return {"jobs": jobs}
     found = context.jobs.find(topic.partition(":")[2])
-    return None if found is None else _lasting(detail_of(found[1], 0.0))
+    if found is None:
+        return None
+    return _lasting(detail_of(found[1], context.live.of(found[1]), 0.0))
 
 
 def _lasting(fields: dict[str, Any]) -> dict[str, Any]:

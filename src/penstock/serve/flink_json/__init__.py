@@ -1,0 +1,1 @@
+"""What the server knows, in the JSON of Flink's REST API."""
