@@ -6,13 +6,14 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from pathlib import Path
 
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -20,9 +21,10 @@ from penstock.redaction import redact
 from penstock.serve.context import ServerContext, ServerSettings
 from penstock.serve.event_streams import events
 from penstock.serve.events import EventHub
-from penstock.serve.http.answers import RestError, error_answer
+from penstock.serve.http.answers import RestError, answer, error_answer
 from penstock.serve.http.calls import Endpoint, handler_of
 from penstock.serve.http.guard import Guard
+from penstock.serve.http.openapi import openapi, page
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.live import LiveWatch
 from penstock.serve.rest.catalogue import SUPPORTED, UNSUPPORTED
@@ -30,6 +32,8 @@ from penstock.serve.rest.catalogue import SUPPORTED, UNSUPPORTED
 ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *UNSUPPORTED)
 """All calls of the API; each has its path, and the same one below `/v1`."""
 
+WEB = Path(str(files("penstock.serve"))) / "web"
+"""The dashboard's files."""
 _THREADS = 32
 _VERSION = "/v1"
 
@@ -58,18 +62,35 @@ def create_app(context: ServerContext) -> Starlette:
     async def stream(request: Request) -> Response:
         return await events(request, context)
 
-    routes: list[BaseRoute] = []
+    description = openapi(ENDPOINTS)
+
+    async def described(request: Request) -> Response:
+        return answer(description)
+
+    async def described_page(request: Request) -> Response:
+        return HTMLResponse(page(description))
+
+    routes: list[BaseRoute] = [
+        Route("/openapi.json", described, methods=["GET"]),
+        Route("/docs", described_page, methods=["GET"]),
+    ]
     for prefix in (_VERSION, ""):
         routes.append(Route(f"{prefix}/events", stream, methods=["GET"]))
         routes += [
             Route(f"{prefix}{e.route}", handler_of(e, context, threads), methods=[e.method])
             for e in in_order(ENDPOINTS)
         ]
-    web = str(files("penstock.serve") / "web")
-    routes.append(Mount("/", StaticFiles(directory=web, html=True)))
+    routes.append(Mount("/", StaticFiles(directory=WEB, html=True)))
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, hosts=hosts_of(context.settings))],
+        middleware=[
+            Middleware(
+                Guard,
+                hosts=hosts_of(context.settings),
+                tokens=context.settings.tokens,
+                public_paths=public_paths(),
+            )
+        ],
         lifespan=lifespan,
         exception_handlers={
             RestError: _rest_error,
@@ -78,6 +99,17 @@ def create_app(context: ServerContext) -> Starlette:
             Exception: _defect,
         },
     )
+
+
+def public_paths() -> set[str]:
+    """Return the paths of what says nothing of jobs: the dashboard's files and descriptions."""
+    found = (path for path in WEB.rglob("*") if path.is_file())
+    return {
+        "/",
+        "/docs",
+        "/openapi.json",
+        *(f"/{path.relative_to(WEB).as_posix()}" for path in found),
+    }
 
 
 def hosts_of(settings: ServerSettings) -> set[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from penstock.common.storage_url import Location
 from penstock.serve.events import EventHub
+from penstock.serve.http.tokens import Tokens
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.disposals import Disposals
 from penstock.serve.jobs.live import LiveWatch
@@ -25,6 +27,10 @@ class ServerSettings:
     """Where savepoints of jobs go that have no directory of their own."""
     allowed_hosts: tuple[str, ...] = ()
     """Other names under which the server is reached."""
+    tokens: Tokens | None = None
+    """Who may do what; None lets everybody do everything."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """How stores are reached."""
 

@@ -33,8 +33,8 @@ async def events(request: Request, context: ServerContext) -> Response:
 def state_of(context: ServerContext, topic: str) -> dict[str, Any] | None:
     """Return what a stream sends of a topic; None for a job that does not exist."""
     if topic == JOBS:
-        jobs = [_lasting(overview_of(job, 0.0)) for job in context.jobs.jobs()]
-        return {"jobs": jobs}
+        jobs = context.jobs.jobs()
+        return {"jobs": [_lasting(overview_of(j, context.live.of(j), 0.0)) for j in jobs]}
     found = context.jobs.find(topic.partition(":")[2])
     if found is None:
         return None

@@ -10,6 +10,8 @@ from penstock.serve.application import context_of, create_app
 from penstock.serve.context import ServerSettings
 
 _GRACE_S = 2
+_MOST_CONNECTIONS = 400
+"""Far below what a process may open: further callers get 503."""
 
 
 def serve(settings: ServerSettings) -> None:
@@ -19,7 +21,8 @@ def serve(settings: ServerSettings) -> None:
     jobs = context.jobs.jobs()
     took = time.monotonic() - began
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"http://{host}:{settings.port}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    address = f"{scheme}://{host}:{settings.port}"
     print(
         f"{address} shows {len(jobs)} jobs in {settings.directory} (read in {took:.1f} s)",
         flush=True,
@@ -31,5 +34,10 @@ def serve(settings: ServerSettings) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        # Nobody says on behalf of others where a request comes from.
+        proxy_headers=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=_GRACE_S,
     )

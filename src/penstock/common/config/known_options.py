@@ -12,6 +12,7 @@ from penstock.common.config import (
     checkpoint_options,
     pipeline_options,
     recovery_options,
+    serve_options,
     source_options,
 )
 from penstock.common.config.flink_keys import FLINK_KEYS, is_flink_key
@@ -157,6 +158,7 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = tuple(
         vars(pipeline_options),
         vars(checkpoint_options),
         vars(recovery_options),
+        vars(serve_options),
     )
     for value in module.values()
     if isinstance(value, ConfigOption)

@@ -1,20 +1,25 @@
-"""Guards the server: which hosts, origins and requests are let through to the application."""
+"""Guards the server: which hosts, origins, callers and bodies get to the application."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.serve.http.answers import error_answer
+from penstock.serve.http.tokens import Role, Tokens
 
 CSRF_HEADER = "x-penstock-request"
 """A header that no other site's page can make a browser send without being asked."""
 LONGEST_BODY = 1 << 20
-_CHANGES = ("POST", "PUT", "PATCH", "DELETE")
+Refusal = tuple[int, str]
+"""The status of an answer, and its message."""
+
+_READS = ("GET", "HEAD")
+_LONGEST_LENGTH = 18
 _OF_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site")
 _ADDED = {
     "X-Content-Type-Options": "nosniff",
@@ -37,11 +42,24 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, hosts: Collection[str], longest_body: int = LONGEST_BODY
+        self,
+        app: ASGIApp,
+        hosts: Collection[str],
+        tokens: Tokens | None = None,
+        public_paths: Collection[str] = (),
+        longest_bodies: Mapping[str, int] | None = None,
     ) -> None:
+        """Guard an application.
+
+        `hosts` are the names under which the server is reached. With `tokens` every request needs
+        one, except for `public_paths`, which have nothing of a job. A body may be as long as
+        `longest_bodies` says for its path, else a megabyte.
+        """
         self._app = app
         self._hosts = {host.lower() for host in hosts}
-        self._longest_body = longest_body
+        self._tokens = tokens
+        self._public_paths = frozenset(public_paths)
+        self._longest_bodies = dict(longest_bodies or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with an error, or let the application answer."""
@@ -57,38 +75,59 @@ class Guard:
                     added.setdefault(name, value)
             await send(message)
 
-        refused = self._refusal(scope["method"], scope["scheme"], headers)
+        method, path = scope["method"], scope["path"]
+        longest = self._longest_bodies.get(path, LONGEST_BODY)
+        refused = (
+            self._other_site(method, headers)
+            or self._unauthorized(method, path, headers)
+            or self._bad_length(headers, longest)
+        )
         if refused is not None:
             status, message = refused
-            answer = error_answer(status, message, {"Connection": "close"})
+            more = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+            answer = error_answer(status, message, {"Connection": "close", **more})
             await answer(scope, receive, send_guarded)
             return
-        limited = _Limited(receive, self._longest_body)
         try:
-            await self._app(scope, limited, send_guarded)
+            await self._app(scope, _Limited(receive, longest), send_guarded)
         except _TooLargeError:
-            answer = error_answer(413, self._too_large(), {"Connection": "close"})
+            answer = error_answer(413, _too_large(longest), {"Connection": "close"})
             await answer(scope, receive, send_guarded)
 
-    def _refusal(self, method: str, scheme: str, headers: Headers) -> tuple[int, str] | None:
+    def _other_site(self, method: str, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._is_known(host):
             return 403, "This host name is not one of the server's; see --allowed-host"
         origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"{scheme}://{host}".lower():
+        # Not the scheme: a proxy in front of the server may speak TLS for it.
+        same = (f"http://{host}".lower(), f"https://{host}".lower())
+        if origin is not None and origin.lower() not in same:
             return 403, "Requests from other sites are refused"
-        if method in _CHANGES:
+        if method not in _READS:
             if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return 403, "Requests from other sites are refused"
             is_json = headers.get("content-type", "").split(";")[0].strip() == "application/json"
             is_chosen = is_json or CSRF_HEADER in headers or "authorization" in headers
             if not is_chosen and any(name in headers for name in _OF_BROWSERS):
                 return 403, f"A browser must send JSON, or the header {CSRF_HEADER}"
+        return None
+
+    def _unauthorized(self, method: str, path: str, headers: Headers) -> Refusal | None:
+        if self._tokens is None or (method in _READS and path in self._public_paths):
+            return None
+        role = self._tokens.role(headers.get("authorization"))
+        if role is Role.NOBODY:
+            return 401, "A bearer token is needed: Authorization: Bearer TOKEN"
+        if method not in _READS and role is not Role.OPERATOR:
+            return 403, "The token is a reader's: this needs one of an operator"
+        return None
+
+    def _bad_length(self, headers: Headers, longest: int) -> Refusal | None:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()):
             return 400, "The content length is not a number"
-        if len(length) > 18 or int(length) > self._longest_body:
-            return 413, self._too_large()
+        if len(length) > _LONGEST_LENGTH or int(length) > longest:
+            return 413, _too_large(longest)
         return None
 
     def _is_known(self, host: str) -> bool:
@@ -103,9 +142,6 @@ class Guard:
         except ValueError:
             return False
         return True
-
-    def _too_large(self) -> str:
-        return f"The body is longer than {self._longest_body:,} bytes"
 
 
 class _TooLargeError(Exception):
@@ -123,6 +159,10 @@ class _Limited:
         if self._left < 0:
             raise _TooLargeError
         return message
+
+
+def _too_large(longest: int) -> str:
+    return f"The body is longer than {longest:,} bytes"
 
 
 def host_name(host: str) -> str | None:

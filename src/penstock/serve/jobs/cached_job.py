@@ -32,6 +32,8 @@ class JobView(msgspec.Struct, frozen=True):
     """What its journal says; None if that is damaged."""
     driver: DriverStatus
     overview: JobOverview
+    time: float
+    """When it was read, in seconds since the epoch."""
 
 
 class CachedJob:
@@ -75,7 +77,7 @@ class CachedJob:
             name = directory.key if facts is None else facts.name
             unreadable = sorted(self._history.unreadable)
             overview = overview_of(directory, name, state, driver, last, unreadable)
-            self.last = JobView(directory, facts, state, driver, overview)
+            self.last = JobView(directory, facts, state, driver, overview, now)
             return self.last
 
     def checkpoints(self) -> Sequence[CheckpointStats]:

@@ -44,10 +44,11 @@ def ids(call: Call) -> dict[str, Any]:
 def overview(call: Call) -> dict[str, Any]:
     """Return all jobs in a few words each."""
     now = time.time()
-    return {"jobs": [overview_of(job, now) for job in call.context.jobs.jobs()]}
+    live = call.context.live
+    return {"jobs": [overview_of(job, live.of(job), now) for job in call.context.jobs.jobs()]}
 
 
-def overview_of(job: JobView, now: float) -> dict[str, Any]:
+def overview_of(job: JobView, live: Live, now: float) -> dict[str, Any]:
     """Return one job in a few words: Flink's fields, then ours."""
     start, end = times_of(job)
     shown = job.overview
@@ -59,7 +60,7 @@ def overview_of(job: JobView, now: float) -> dict[str, Any]:
         "start-time": start,
         "end-time": end,
         "duration": duration_of(job, now),
-        "state": flink_status(job),
+        "state": flink_status(job, live),
         "last-modification": start if end < 0 else end,
         "tasks": tasks_of(job),
         "pending-operators": 0,
@@ -108,7 +109,7 @@ def detail_of(job: JobView, live: Live, now: float) -> dict[str, Any]:
         "jid": hex_id(shown.id),
         "name": shown.name,
         "isStoppable": flink_status(job) == "RUNNING",
-        "state": flink_status(job),
+        "state": flink_status(job, live),
         "job-type": job_type(job),
         "schedulerType": "Default",
         "start-time": start,
@@ -169,7 +170,7 @@ def duration_of(job: JobView, now: float) -> int:
 def status(call: Call) -> dict[str, Any]:
     """Return the status of one job."""
     _, job = job_of(call)
-    return {"status": flink_status(job)}
+    return {"status": flink_status(job, call.context.live.of(job))}
 
 
 def plan(call: Call) -> dict[str, Any]:
