@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs
-KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs
+UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs and not flink
+KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs and not flink
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 setup-servers: ## fetch the servers the tests want; what cannot be had is skipped by them
-	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples || echo "going on without: the tests that need it are skipped"
+	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli || echo "going on without: the tests that need it are skipped"
 
 setup-kafka: setup ## fetch a Kafka broker and Spark's Kafka connector, once, into ~/.cache/penstock
 	@$(BIN)/python tools/servers/fetch_kafka.py
@@ -36,6 +36,9 @@ setup-hdfs: setup ## fetch a small HDFS, once, into ~/.cache/penstock
 
 setup-pyflink-examples: setup ## fetch the examples that ship in PyFlink's wheel, once, into ~/.cache/penstock
 	@PYTHONPATH=. $(BIN)/python tools/servers/fetch_pyflink_examples.py
+
+setup-flink-cli: setup ## fetch Flink's own command line, once, into ~/.cache/penstock
+	@PYTHONPATH=. $(BIN)/python tools/servers/fetch_flink_cli.py
 
 demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py
@@ -57,8 +60,8 @@ test: setup setup-servers ## all tests: unit, with killed processes, then agains
 test-unit: setup ## the tests that need neither Spark nor servers (a minute or two)
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
 
-test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL, NATS, S3 and HDFS servers, without Spark
-	@$(BIN)/python -m pytest -m "(kafka or postgres or nats or s3 or hdfs) and not spark and not crash"
+test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL, NATS, S3 and HDFS servers and Flink's command line, without Spark
+	@$(BIN)/python -m pytest -m "(kafka or postgres or nats or s3 or hdfs or flink) and not spark and not crash"
 
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark

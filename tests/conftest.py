@@ -46,7 +46,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Of those on Spark the ones with Kafka come first: only a JVM that is started with Spark's Kafka
     reader has it.
     """
-    tier = {"crash": 3, "spark": 2, "kafka": 1, "postgres": 1, "nats": 1, "s3": 1, "hdfs": 1}
+    tier = {
+        "crash": 3,
+        "spark": 2,
+        "kafka": 1,
+        "postgres": 1,
+        "nats": 1,
+        "s3": 1,
+        "hdfs": 1,
+        "flink": 1,
+    }
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         names = {mark.name for mark in item.iter_markers()}
