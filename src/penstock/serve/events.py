@@ -46,6 +46,8 @@ class EventHub:
         self._source: Source = lambda topic: None
         self.streams = 0
         """How many streams are open."""
+        self.is_ending: Callable[[], bool] = lambda: False
+        """Whether the server ends; streams do, too, then."""
 
     def open(self, topics: list[str], source: Source) -> EventStream:
         """Return a stream of events; each has the name of its topic and its state as JSON.
@@ -72,7 +74,7 @@ class EventHub:
             self._task = asyncio.create_task(self._run())
         yield b"retry: 2000\n\n"
         sent: dict[str, int] = {}
-        while True:
+        while not self.is_ending():
             known = [(topic, *self._states[topic]) for topic in topics if topic in self._states]
             new = [event for event in known if sent.get(event[0]) != event[1]]
             for topic, version, state in new:

@@ -27,7 +27,7 @@ def serve(settings: ServerSettings) -> None:
         f"{address} shows {len(jobs)} jobs in {settings.directory} (read in {took:.1f} s)",
         flush=True,
     )
-    uvicorn.run(
+    config = uvicorn.Config(
         create_app(context),
         host=settings.host,
         port=settings.port,
@@ -41,3 +41,6 @@ def serve(settings: ServerSettings) -> None:
         ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=_GRACE_S,
     )
+    server = uvicorn.Server(config)
+    context.events.is_ending = lambda: server.should_exit
+    server.run()
