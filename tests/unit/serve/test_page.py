@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.serve.http.calls import Endpoint
 from penstock.serve.rest.catalogue import SUPPORTED, UNSUPPORTED
+from tests.unit.serve.serve_fixtures import get, server
 
 ROOT = Path(__file__).resolve().parents[3]
 FLINK_CALLS = Path(__file__).with_name("flink_rest_calls.txt")
@@ -42,6 +43,23 @@ def test_the_server_knows_exactly_the_calls_of_flinks_api() -> None:
     known = [f"{e.method} {e.path}" for e in (*SUPPORTED, *UNSUPPORTED)]
     assert sorted(known) == sorted(flink_calls())
     assert len(known) == len(set(known)) == 83
+
+
+def test_the_description_has_every_call_that_is_supported_and_its_page_needs_nothing_else(
+    tmp_path: Path,
+) -> None:
+    with server(tmp_path) as client:
+        description = get(client, "/openapi.json")
+        page = client.get("/docs").text
+    described = {(m.upper(), p) for p, methods in description["paths"].items() for m in methods}
+    assert described == {(e.method, e.route) for e in SUPPORTED}
+    for _, path in described:
+        assert f" {path}</code>" in page
+    for external in ("<script", "src=", "http://", "https://", "<link"):
+        assert external not in page
+    body = description["paths"]["/jobs/{jobid}/stop"]["post"]["requestBody"]
+    name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    assert "targetDirectory" in description["components"]["schemas"][name]["properties"]
 
 
 if __name__ == "__main__":
