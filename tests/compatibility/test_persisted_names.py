@@ -191,7 +191,9 @@ FIELDS: dict[Any, str] = {
     live_figures.OperatorFigures: "uid name subtasks",
     live_figures.ExecutorInfo: "id host slots subtasks memory_bytes memory_used_bytes",
     live_figures.DriverInfo: "host pid memory_bytes started spark_ui",
-    metric_values.MetricInfo: ("step step_uid name kind count rate mean least most subtasks"),
+    metric_values.MetricInfo: (
+        "step step_uid name kind count rate mean least most subtasks scope value"
+    ),
     manifest.StageManifest: (
         "stage batch try_number winners positions consumed segments state records_in counters"
     ),

@@ -51,6 +51,9 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 class SliceWriter(ABC):
     """Writes the slices of one task for one channel."""
 
+    size = 0
+    """How many bytes have been written."""
+
     def write(
         self,
         consumer: int,
@@ -64,6 +67,7 @@ class SliceWriter(ABC):
         """
         for part in _parts(columns, key, times):
             data, rows = encode_slice(*part)
+            self.size += data.size
             self._append(consumer, data, rows)
 
     @abstractmethod

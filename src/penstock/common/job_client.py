@@ -6,12 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from penstock.common.builtin_metrics import builtin_metrics
 from penstock.common.channel_info import ChannelInfo
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config.option_kinds import LOCATION
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.live_figures import LiveFigures
 from penstock.common.metric_values import MetricInfo
 from penstock.errors import InvalidJobError, PenstockError
 
@@ -40,6 +42,9 @@ class RunningJob(Protocol):
 
     def metrics(self) -> list[MetricInfo]:
         """Return the metrics of published micro-batches."""
+
+    def live_figures(self) -> LiveFigures:
+        """Return the figures of the job now."""
 
     def micro_batches(self) -> list[Any]:
         """Return the newest published micro-batches."""
@@ -101,9 +106,17 @@ class JobClient:
         """Return the accumulators, while the job runs or after it has ended."""
         return CompletableFuture(_done(self._job.accumulators()))
 
-    def get_metrics(self) -> list[MetricInfo]:
-        """Return the metrics of all functions, a `MetricInfo` for each metric of a step."""
-        return self._job.metrics()
+    def get_metrics(self, *, builtin: bool = False) -> list[MetricInfo]:
+        """Return the metrics of all functions, a `MetricInfo` for each metric of a step.
+
+        With `builtin` the built-in ones follow: of the job, its stages and its operators.
+        """
+        found = self._job.metrics()
+        return [*found, *builtin_metrics(self._job.live_figures())] if builtin else found
+
+    def get_live_figures(self) -> LiveFigures:
+        """Return all figures of the job now: metrics, channels, executors and the driver."""
+        return self._job.live_figures()
 
     def get_micro_batches(self) -> list[Any]:
         """Return the newest published micro-batches, a `MicroBatchReport` each."""

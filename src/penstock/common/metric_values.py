@@ -61,4 +61,8 @@ class MetricInfo(msgspec.Struct, frozen=True):
     least: float | None = None
     most: float | None = None
     subtasks: dict[int, float] = {}
-    """Of a gauge: its last value in each subtask."""
+    """Of a gauge its last value, of a built-in counter its count, in each subtask."""
+    scope: str = "user"
+    """`user` of a metric of a function; of a built-in one `job`, `task` or `operator`."""
+    value: float | None = None
+    """Of a gauge of the job: its last value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
+from penstock.common.live_figures import LiveFigures
 from penstock.common.metric_values import MetricInfo
 from penstock.common.restart_strategy import RestartStrategyConfiguration
 from penstock.common.typeinfo import TypeInformation, check_type
@@ -389,6 +391,9 @@ class _ExplainedJob:
 
     def metrics(self) -> list[MetricInfo]:
         return []
+
+    def live_figures(self) -> LiveFigures:
+        return LiveFigures(time.time(), "", status=JobStatus.FINISHED.name)
 
     def micro_batches(self) -> list[Any]:
         return []

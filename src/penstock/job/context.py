@@ -18,6 +18,7 @@ from penstock.checkpoint.storage.job_dir import JobDir, JobFacts
 from penstock.graph.plan import Plan
 from penstock.graph.regions import PipelinedRegion
 from penstock.ids import ChannelId
+from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.reports import ReportListener
 from penstock.job.restore.retained_snapshots import RetainedPositions, RetainedSnapshots
 from penstock.job.restore.state_restorer import RestoredJob
@@ -79,6 +80,7 @@ class AttemptContext:
     endpoints: Mapping[ChannelId, ChannelEndpoints]
     on_completed: Callable[[CompletedCheckpoint], None]
     report: ReportListener
+    monitor: JobMonitor
     check_owner: Callable[[], None]
     """Raises `FencedError` if another driver has taken the job; see `Lease.check`."""
     signals: JobSignals = field(default_factory=JobSignals)

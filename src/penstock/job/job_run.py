@@ -27,6 +27,7 @@ from penstock.job.attempt.attempt_starter import AttemptStarter, RunningAttempt
 from penstock.job.attempt.inputs import close_quietly
 from penstock.job.context import JobContext
 from penstock.job.figures.job_figures import JobFigures
+from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.figures.live_reporter import LiveReporter
 from penstock.job.input.channel_view import ChannelView
 from penstock.job.job_result import (
@@ -69,9 +70,10 @@ class JobRun:
         self.statistics = JobStatistics(
             {str(n.uid): n.name for s in context.plan.stages for n in s.nodes}
         )
-        self._figures = JobFigures(context.plan, self.statistics)
+        self._monitor = JobMonitor(context.plan, context.monotonic)
+        self._figures = JobFigures(self._monitor, self.statistics)
         self._reporter = LiveReporter(self._dir, self.live_figures, self._store.lease.check)
-        self._starter = AttemptStarter(context, self._store, self.statistics.add)
+        self._starter = AttemptStarter(context, self._store, self.statistics.add, self._monitor)
         self._is_resumable = context.checkpoints.directory is not None
         """Whether checkpoints survive the driver."""
         self._store.lease.on_lost = self._end_fenced
@@ -167,8 +169,9 @@ class JobRun:
 
     def live_figures(self) -> LiveFigures:
         """Return the figures of the job now."""
-        status = self.status().name
-        return self._figures.take(self._store.journal.attempt or "", status, self.channel_view())
+        running = self._running
+        attempt = None if running is None else running.attempt
+        return self._figures.take(self._store.journal.attempt or "", self.status().name, attempt)
 
     def watch(self, seconds: float) -> float:
         """Write the figures into the job's directory for some seconds; return for how many."""
@@ -220,6 +223,7 @@ class JobRun:
 
     def _start_attempt(self, cause: str, detect_s: float, *, restarting: bool) -> None:
         self._running = self._starter.start(cause, detect_s, restarting=restarting)
+        self._monitor.attempt_started()
         # A request to end that came during the start has found no attempt to end.
         if self._end_requested.is_set():
             self._end_attempt(kill=self._killed)
@@ -275,6 +279,7 @@ class JobRun:
     def _restart(self, failure: BaseException) -> bool:
         """Start another attempt; false if the job has ended instead."""
         detected = time.monotonic()
+        self._monitor.attempt_failed()
         self._close_attempt()
         while True:
             # A driver that was replaced may fail in any way. The history is not its own any more.

@@ -98,6 +98,11 @@ class SubtaskWork(msgspec.Struct, frozen=True):
         """How many records it reads from channels."""
         return sum(s.rows for reads in self.segments.values() for r in reads for s in r.slices)
 
+    @property
+    def size(self) -> int:
+        """How many bytes it reads from channels."""
+        return sum(s.length for reads in self.segments.values() for r in reads for s in r.slices)
+
 
 def has_input(work: Sequence[SubtaskWork]) -> bool:
     """Return whether any subtask has something to read."""
@@ -179,6 +184,8 @@ class SubtaskLocation(msgspec.Struct, frozen=True, array_like=True):
     """That host's directory of the job's local state."""
     rebuilt: bool = False
     """Whether its state had to be rebuilt there from the shared files."""
+    executor: str = ""
+    """The id of the executor; empty if it is not known."""
 
     def is_same(self, other: SubtaskLocation) -> bool:
         """Return whether both have the same local state."""
@@ -197,6 +204,14 @@ class RelayedFile(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
+class OperatorCounts(msgspec.Struct, frozen=True, array_like=True):
+    """The records that one operator of a chain took and emitted in one task."""
+
+    records_in: int = 0
+    records_out: int = 0
+    """To the main output and to side outputs, each record once."""
+
+
 class Acknowledgement(msgspec.Struct, frozen=True):
     """The result of one task attempt in a micro-batch; unrelated to Flink's AcknowledgeCheckpoint.
 
@@ -208,6 +223,14 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     """Unique per task attempt; part of the name of everything staged."""
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
+    """Of the channels it read, encoded."""
+    bytes_out: int = 0
+    """Of the channels it wrote, encoded."""
+    operators: dict[str, OperatorCounts] = {}
+    """By operator uid."""
+    event_time_lag: int | None = None
+    """How late a source emitted its last record, in milliseconds; None if it has no event time."""
     outputs: list[ChannelOutput] = []
     sinks: dict[int, bytes] = {}
     """Per sink operator (node id), what its writer staged."""

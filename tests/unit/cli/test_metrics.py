@@ -19,10 +19,25 @@ def client(tmp_path: Path) -> Iterator[JobClient]:
     end(client)
 
 
-def test_a_job_without_metrics_says_so(client: JobClient, tmp_path: Path) -> None:
-    result = penstock("metrics", "endless", "--dir", tmp_path)
+def test_a_job_without_metrics_of_its_own_says_so(client: JobClient, tmp_path: Path) -> None:
+    result = penstock("metrics", "endless", "--dir", tmp_path, "--user")
     assert (result.exit_code, result.stdout) == (0, "The functions of the job have no metrics.\n")
-    assert json_of(penstock("metrics", "endless", "--dir", tmp_path, "--json")) == []
+    assert json_of(penstock("metrics", "endless", "--dir", tmp_path, "--user", "--json")) == []
+
+
+@pytest.mark.parametrize("options", [(), ("--builtin",)])
+def test_built_in_metrics_are_shown_for_job_stages_and_operators(
+    client: JobClient, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    result = penstock("metrics", "endless", "--dir", tmp_path, *options)
+    assert result.exit_code == 0, result.output
+    heads, *lines = result.stdout.splitlines()
+    assert heads.split() == ["SCOPE", "STEP", "METRIC", "TOTAL", "SUBTASKS"]
+    assert {line.split()[0] for line in lines} == {"job", "task", "operator"}
+    found = json_of(penstock("metrics", "endless", "--dir", tmp_path, "--json", *options))
+    counts = [m for m in found if m["name"] == "numRecordsIn" and m["scope"] == "task"]
+    assert [sorted(m["subtasks"]) for m in counts] == [["0", "1"], ["0", "1"]]
+    assert all(m["count"] == sum(m["subtasks"].values()) for m in counts)
 
 
 @pytest.mark.parametrize(

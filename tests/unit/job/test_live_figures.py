@@ -156,7 +156,8 @@ def test_a_watched_job_reports_its_stages_channels_and_driver(tmp_path: Path) ->
     assert [len(s.subtasks) for s in live.stages] == [s.parallelism for s in live.stages]
     answer = request(job, Metrics())
     assert answer.figures is not None
-    assert answer.figures.stages == live.stages
+    assert [s.name for s in answer.figures.stages] == [s.name for s in live.stages]
+    assert answer.figures.time >= live.time
 
 
 def test_the_report_is_removed_when_the_job_ends(client: JobClient, tmp_path: Path) -> None:

@@ -20,11 +20,17 @@ class CheckpointStatsTracker:
     """Records the checkpoints of one attempt in the history."""
 
     def __init__(
-        self, history: History, attempt: AttemptId, clock: Callable[[], float] = time.time
+        self,
+        history: History,
+        attempt: AttemptId,
+        clock: Callable[[], float] = time.time,
+        ended: Callable[[CheckpointStats], None] = lambda _: None,
     ) -> None:
+        """Record; `ended` receives each checkpoint that has completed or failed."""
         self._history = history
         self._attempt = attempt
         self._clock = clock
+        self._ended = ended
         self._recorded: dict[CheckpointId, tuple[int, BarrierHandling]] = {}
 
     def record_long_running(self, pending: Iterable[PendingCheckpoint], now: float) -> list[float]:
@@ -87,4 +93,6 @@ class CheckpointStatsTracker:
             blocked_bytes=sum(s.blocked_bytes for s in stats),
             in_flight_bytes=sum(s.in_flight_bytes for s in stats),
         )
+        if status is not CheckpointStatus.PENDING:
+            self._ended(record)
         self._history.write(record)

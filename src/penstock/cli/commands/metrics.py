@@ -1,4 +1,4 @@
-"""`penstock metrics`: the metrics of a running job's functions."""
+"""`penstock metrics`: the metrics of a running job and of its functions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,53 @@ import click
 from penstock.cli.options import SelectedJob, job_argument, json_option, timeout_option
 from penstock.cli.output import echo, table
 from penstock.cli.waiting import driver_of
+from penstock.common.builtin_metrics import builtin_metrics
 from penstock.common.metric_values import MetricInfo
 from penstock.recovery.control import Metrics
 
 _NONE = "The functions of the job have no metrics."
+_USER = "user"
 
 
 @click.command()
 @job_argument
+@click.option("--user", "only", flag_value=_USER, help="Only those of functions.")
+@click.option("--builtin", "only", flag_value="builtin", help="Only the built-in ones.")
 @timeout_option
 @json_option
-def metrics(job: SelectedJob, timeout: float | None, as_json: bool) -> None:
+def metrics(job: SelectedJob, only: str | None, timeout: float | None, as_json: bool) -> None:
     """Show the metrics of JOB, which must be running, since its driver started."""
     with driver_of(job, timeout) as driver:
         answer = driver.request(Metrics())
-    found = answer.metrics
-    if not answer.ok or found is None:
+    if not answer.ok or answer.metrics is None:
         raise click.ClickException(answer.message)
-    rows = [_row(metric) for metric in found]
-    echo(found, as_json, lambda: table(rows, ("COUNT",)) if rows else _NONE)
+    found = list(answer.metrics) if only in (None, _USER) else []
+    if only != _USER and answer.figures is not None:
+        found += builtin_metrics(answer.figures)
+    echo(found, as_json, lambda: _text(found))
+
+
+def _text(found: list[MetricInfo]) -> str:
+    user = [_row(metric) for metric in found if metric.scope == _USER]
+    builtin = [_builtin_row(metric) for metric in found if metric.scope != _USER]
+    tables = [table(user, ("COUNT",))] if user else []
+    tables += [table(builtin, ("TOTAL",))] if builtin else []
+    return "\n\n".join(tables) or _NONE
+
+
+def _builtin_row(metric: MetricInfo) -> dict[str, str]:
+    total = metric.value if metric.count is None else metric.count
+    return {
+        "SCOPE": metric.scope,
+        "STEP": metric.step or "-",
+        "METRIC": metric.name,
+        "TOTAL": "-" if total is None else _number(total),
+        "SUBTASKS": ", ".join(_number(value) for value in metric.subtasks.values()) or "-",
+    }
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
 
 
 def _row(metric: MetricInfo) -> dict[str, str]:

@@ -205,6 +205,13 @@ class SourceEnumerator(ABC):
         """Whether a split is planned to its end, so that it no longer holds back the watermark."""
         return False
 
+    def pending_records(self) -> int | None:
+        """Return how many records that there are have not been planned, None if it is not known.
+
+        Called after every micro-batch, for a metric: it must not wait for anything.
+        """
+        return None
+
     def observe(self, records: int, ranges: Sequence[SplitRange]) -> None:  # noqa: B027
         """Learn how many records the ranges of a published micro-batch had.
 

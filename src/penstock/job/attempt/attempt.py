@@ -67,6 +67,9 @@ class Attempt:
                 self,
             )
         loops = [self._region_loop(region) for region in self._context.regions]
+        for number, region in enumerate(self._context.regions):
+            for stage in region.stages:
+                self._context.monitor.stage(stage.id).region = number
         self._threads = [
             threading.Thread(target=loop.run, name=f"region-{i}", daemon=True)
             for i, loop in enumerate(loops)
@@ -99,6 +102,11 @@ class Attempt:
         return ChannelView(
             context.plan, context.logs, self._blocked_channels, context.layout.channel
         )
+
+    @property
+    def pending_checkpoints(self) -> int:
+        """The number of checkpoints in progress."""
+        return 0 if self.coordinator is None else len(self.coordinator.view.checkpoints)
 
     def _blocked_channels(self) -> dict[ChannelId, CheckpointId]:
         blocked = [opened.blocked() for opened in self._inputs.values()]

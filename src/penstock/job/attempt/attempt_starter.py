@@ -40,6 +40,7 @@ from penstock.job.attempt.program_check import checking_program
 from penstock.job.attempt.recovery_timer import RecoveryPhase, RecoveryTimer
 from penstock.job.attempt.shared_paths import check_shared_paths, remove_relays
 from penstock.job.context import AttemptContext, JobContext
+from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.job_store import JobStore
 from penstock.job.next_steps import log_start
 from penstock.job.reports import ReportListener
@@ -88,9 +89,12 @@ class _Start:
 class AttemptStarter:
     """Starts the attempts of one job, one after the other."""
 
-    def __init__(self, context: JobContext, store: JobStore, report: ReportListener) -> None:
+    def __init__(
+        self, context: JobContext, store: JobStore, report: ReportListener, monitor: JobMonitor
+    ) -> None:
         self._context = context
         self._store = store
+        self._monitor = monitor
         self._dir = context.job_dir
         self._report = report
         self._claimed: ClaimedSnapshot | None = None
@@ -307,7 +311,10 @@ class AttemptStarter:
                 regions=regions,
                 layout=layout,
                 store=checkpoints,
-                stats=CheckpointStatsTracker(store.history, layout.attempt),
+                stats=CheckpointStatsTracker(
+                    store.history, layout.attempt, ended=self._monitor.checkpoint_ended
+                ),
+                monitor=self._monitor,
                 submitter=submitter,
                 registry=registry,
                 retained=store.retained,
@@ -333,6 +340,8 @@ class AttemptStarter:
         cause = start.cause or "started from a snapshot"
         recovery = start.timer.recovery(attempt, checkpoint, cause)
         self._store.history.add_recovery(recovery)
+        if snapshot is not None:
+            self._monitor.restored()
         logger.warning(
             "Job %r resumes from %s: detect %.2f s, redeploy %.2f s, load state %.2f s, "
             "reset sources %.2f s, reset sinks %.2f s",

@@ -1,4 +1,4 @@
-"""Collects the figures of a running job from its plan, its statistics and its attempt."""
+"""Collects the figures of a running job from what its parts have recorded."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
-from penstock.common.live_figures import (
-    DriverInfo,
-    LiveFigures,
-    OperatorFigures,
-    StageFigures,
-    SubtaskFigures,
-)
-from penstock.graph.plan import Plan, Stage
+from penstock.common.live_figures import DriverInfo, LiveFigures
+from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.input.channel_view import ChannelView
 from penstock.job.statistics import JobStatistics
 
 _KB = 1024
 
 
+class RunningAttempt(Protocol):
+    """What figures need of the running attempt."""
+
+    @property
+    def pending_checkpoints(self) -> int:
+        """The number of checkpoints in progress."""
+        ...
+
+    def channels(self) -> ChannelView:
+        """Return a view of its channels."""
+        ...
+
+
 class JobFigures:
     """The figures of one job over all its attempts; any thread may take them."""
 
     def __init__(
-        self, plan: Plan, statistics: JobStatistics, clock: Callable[[], float] = time.time
+        self,
+        monitor: JobMonitor,
+        statistics: JobStatistics,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._plan = plan
+        self._monitor = monitor
         self._statistics = statistics
         self._clock = clock
-        self._started = clock()
 
-    def take(self, attempt: str, status: str, channels: ChannelView | None) -> LiveFigures:
-        """Return the figures now; `channels` are those of the running attempt, if one runs."""
+    def take(self, attempt: str, status: str, running: RunningAttempt | None) -> LiveFigures:
+        """Return the figures now; `running` is the running attempt, if one runs."""
+        monitor = self._monitor
+        stages = [stage.figures() for stage in monitor.stages.values()]
         return LiveFigures(
             time=self._clock(),
             attempt=attempt,
-            stages=[_stage(stage) for stage in self._plan.stages],
-            channels=[] if channels is None else channels.facts(),
+            job=monitor.metrics(0 if running is None else running.pending_checkpoints),
+            stages=stages,
+            channels=[] if running is None else running.channels().facts(),
             driver=DriverInfo(
-                socket.gethostname(), os.getpid(), _resident_bytes(), started=self._started
+                socket.gethostname(), os.getpid(), _resident_bytes(), started=monitor.started
             ),
             user=self._statistics.infos(),
             status=status,
         )
-
-
-def _stage(stage: Stage) -> StageFigures:
-    return StageFigures(
-        stage=stage.id,
-        name=stage.name,
-        uids=[str(node.uid) for node in stage.nodes],
-        parallelism=stage.parallelism,
-        max_parallelism=stage.head.max_parallelism,
-        is_source=stage.is_source,
-        subtasks=[SubtaskFigures(i) for i in range(stage.parallelism)],
-        operators=[OperatorFigures(str(node.uid), node.name) for node in stage.nodes],
-    )
 
 
 def _resident_bytes() -> int:

@@ -101,6 +101,10 @@ class SourceInput(StageInput):
             self.enumerator.observe(records, ranges)
         return []
 
+    def pending_records(self) -> int | None:
+        """Return what the enumerator says."""
+        return self.enumerator.pending_records()
+
     def parallel_splits(self) -> Collection[str]:
         """Return what the enumerator says."""
         return self.enumerator.parallel_splits()

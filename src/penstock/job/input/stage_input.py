@@ -86,6 +86,10 @@ class StageInput(ABC):
         `light` says that its last micro-batch took hardly longer than an empty one.
         """
 
+    def pending_records(self) -> int | None:
+        """Return how many records of the source have not been planned, None if it is not known."""
+        return None
+
     def parallel_splits(self) -> Collection[str]:
         """Return the splits of the source that hold back the watermark."""
         return ()

@@ -72,6 +72,7 @@ class RegionLoop:
         # All loops report their watermarks before the first of them starts.
         self._is_ahead()
         self._alignment = AlignmentTracker()
+        self._monitors = [context.monitor.stage(e.stage.id) for e in executions]
         self._last_checkpoint = context.restored.checkpoint
         self._has_ended = False
 
@@ -112,10 +113,12 @@ class RegionLoop:
             if self._signals.is_finished:
                 self._notify_last_checkpoint()
                 return None
-            is_blocked = self._is_backpressured()
+            is_behind = self._stage.is_source and self._is_ahead()
+            is_blocked = self._is_backpressured() or is_behind
             is_full = is_blocked or self._should_wait_for_consumers()
             size = 0 if is_full else self._sizer.next_size(self._outputs)
             batch = self._input.poll(size, self._last_checkpoint, self._view)
+            self._monitors[0].observe_pending(self._input.pending_records())
             self._observe_alignment(batch)
             self._observe_input(batch, is_blocked=is_blocked, is_full=is_full)
             if batch is not None:
@@ -126,11 +129,12 @@ class RegionLoop:
             self._signals.wait(seen, None if is_full else self._wait_seconds())
 
     def _is_backpressured(self) -> bool:
-        """Whether no records may be processed, because other regions lag behind."""
-        if self._stage.is_source and self._is_ahead():
-            return True
+        """Whether no records may be processed, because a channel downstream is full."""
         # Blocking inside a micro-batch instead would hold the cores that the consumer needs.
-        return any(log.is_full() for log in self._outputs.values())
+        is_full = any(log.is_full() for log in self._outputs.values())
+        for monitor in self._monitors:
+            monitor.observe_backpressure(is_blocked=is_full)
+        return is_full
 
     def _should_wait_for_consumers(self) -> bool:
         """Whether a micro-batch would be faster if it started a little later.
@@ -294,7 +298,8 @@ class RegionLoop:
         working = sum(sum(result.phases.values()) for _, result in results)
         self._sizer.observe(results[0][1].records, time.monotonic() - run.began, working)
         self._input.set_preferred_size(self._sizer.size, light=self._sizer.is_light)
-        for execution, result in results:
+        for (execution, result), monitor in zip(results, self._monitors, strict=True):
+            monitor.published(result.acks, result.states)
             self._context.report(execution.report(result, run, published), result.counters)
             execution.warn_of_changed_fields(result)
             # At a barrier the snapshot compacts the state, if the backend wants that.
@@ -313,6 +318,8 @@ class RegionLoop:
         """Send changed watermark statuses to the consumers in other regions."""
         for channel, status in self._time.take_updates().items():
             self._outputs[channel].append(Entry(EntryKind.WATERMARK, watermark_status=status))
+        for execution, monitor in zip(self._executions, self._monitors, strict=True):
+            monitor.observe_watermarks(execution.time.watermarks())
 
     def _consume(self, batch: MicroBatchInput, records: int) -> None:
         # Barriers are consumed here too, before the snapshot. That does not unblock the inputs

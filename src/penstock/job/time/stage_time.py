@@ -71,6 +71,20 @@ class StageTime:
             return self.status
         return self._generating[generating.id].status(self._clock.reading)
 
+    def watermarks(self) -> dict[str, tuple[int, int]]:
+        """Return the watermarks before and after each operator, by uid; none without event time."""
+        if self.status.watermark == MIN_WATERMARK and not self._generating:
+            return {}
+        after = {node.id: self.status_after(node.id).watermark for node in self.stage.nodes}
+        head, head_watermark = self.stage.head, self.status.watermark
+        return {
+            str(node.uid): (
+                head_watermark if node is head else after[node.inputs[0].source],
+                after[node.id],
+            )
+            for node in self.stage.nodes
+        }
+
     def aligned_operators(self) -> dict[str, tuple[WatermarkAlignment, WatermarkStatus]]:
         """Return, by uid, the operators in a watermark alignment group and their watermarks."""
         return {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
+from penstock.common.event_time import MIN_WATERMARK
 from penstock.connectors.contracts.source import Chunk, Source, TimestampedChunk
 from penstock.errors import InvalidJobError, PenstockError
 from penstock.task.failure import fail
@@ -12,7 +14,11 @@ from penstock.task.heads.context import HeadContext
 
 def run_source(context: HeadContext) -> None:
     """Read this subtask's ranges of a source."""
-    _push(context, _read(context))
+    last = _push(context, _read(context))
+    assigned = context.time.newest_timestamp
+    newest = last if assigned == MIN_WATERMARK else assigned
+    if newest > MIN_WATERMARK:
+        context.result.event_time_lag = max(0, int(time.time() * 1000) - newest)
 
 
 def run_native(context: HeadContext) -> None:
@@ -22,7 +28,9 @@ def run_native(context: HeadContext) -> None:
     context.result.records_in = context.work.rows
 
 
-def _push(context: HeadContext, chunks: Iterator[Chunk]) -> None:
+def _push(context: HeadContext, chunks: Iterator[Chunk]) -> int:
+    """Push records through the chain; return the timestamp of the last that has one."""
+    last = MIN_WATERMARK
     context.start_functions()
     push = context.chain.downstream_of(context.node)
     forwards = context.forwards_columns
@@ -32,9 +40,11 @@ def _push(context: HeadContext, chunks: Iterator[Chunk]) -> None:
         elif isinstance(chunk, TimestampedChunk):
             context.time.switch_split(chunk.split)
             context.push_all(chunk.records, push, chunk.times)
+            last = max(last, chunk.times[-1]) if chunk.times else last
         else:
             assert isinstance(chunk, list)
             context.push_all(chunk, push)
+    return last
 
 
 def _rows(context: HeadContext) -> Iterator[Chunk]:

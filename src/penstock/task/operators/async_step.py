@@ -31,6 +31,8 @@ class AsyncStep:
         self._record_time = record_time
         self._records: list[Any] = []
         self._times: list[int] = []
+        self.count = 0
+        """How many records it has drained."""
         self._function = descriptor.async_function
         self._loop = descriptor.loop
         millis = descriptor.timeout.to_milliseconds()
@@ -55,6 +57,7 @@ class AsyncStep:
         times, self._times = self._times, []
         if not records:
             return
+        self.count += len(records)
         before = self._record_time.timestamp
         for index, results in self._call(records):
             self._record_time.timestamp = times[index]

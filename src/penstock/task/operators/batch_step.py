@@ -42,6 +42,8 @@ class BatchStep:
         self._record_time = record_time
         self._records: list[Any] = []
         self._times: list[int] = []
+        self.count = 0
+        """How many records its function got."""
 
     def push(self, record: Any) -> None:
         """Collect a record, as a copy if it could change."""
@@ -65,6 +67,7 @@ class BatchStep:
             self._call(encode_records(self._step, records, self._schema.encode), at)
 
     def _call(self, batch: pa.RecordBatch, times: pa.Array | None) -> None:
+        self.count += batch.num_rows
         for columns, at in batches_of(self._node, batch, times, _Context(times)):
             self._out(columns, at)
 

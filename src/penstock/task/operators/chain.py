@@ -7,6 +7,7 @@ the next record starts, as in Flink.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import repeat
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from penstock.task.operators.contexts import (
     ElementSideContext,
     RecordContext,
 )
+from penstock.task.operators.record_counts import RecordCounts
 from penstock.task.operators.sink_step import BlockSink, columns_sink, sink_step, takes_blocks
 from penstock.task.operators.steps import (
     Push,
@@ -55,6 +57,7 @@ class OperatorChain:
         self._writers = writers
         self._time = time
         self._buffering: list[AsyncStep | BatchStep | BlockSink] = []
+        self.counts = RecordCounts(stage)
 
     def downstream_of(self, node: Node) -> Push:
         """Return the step that takes the results of `node`, those for side outputs included."""
@@ -70,7 +73,9 @@ class OperatorChain:
             for n in self._stage.followers(node)
             if (None if (tag := n.inputs[0].tag) is None else tag.tag_id) == tag_id
         ]
-        return fan_out(node.name, [*chained, *(p.push for p in self._outputs(node, tag_id))])
+        partitioners = self._outputs(node, tag_id)
+        push = fan_out(node.name, [*chained, *(p.push for p in partitioners)])
+        return self.counts.edge(node, tag_id, push, [partial(_count_of, p) for p in partitioners])
 
     def _outputs(self, node: Node, tag_id: str | None) -> list[StreamPartitioner]:
         output = node.id, tag_id
@@ -82,13 +87,13 @@ class OperatorChain:
         outs = [self._columns_into(follower, schema) for follower in self._stage.followers(node)]
         outs += [partitioner.push_columns for partitioner in self._outputs(node, None)]
         if len(outs) == 1:
-            return outs[0]
+            return self.counts.columns_edge(node, outs[0])
 
         def push(columns: Columns, times: pa.Array | None) -> None:
             for out in outs:
                 out(columns, times)
 
-        return push
+        return self.counts.columns_edge(node, push)
 
     def _columns_into(self, node: Node, schema: BatchSchema) -> PushColumns:
         if node.kind is OperatorKind.PROCESS_BATCH:
@@ -111,8 +116,12 @@ class OperatorChain:
         """Return the step of a function of record batches; it takes records or columns."""
         out, name = self.columns_downstream_of(node), step_name(self._stage, node)
         step = BatchStep(node, name, out, self._time.record_time)
-        self._buffering.append(step)
+        self._buffer(node, step)
         return step
+
+    def _buffer(self, node: Node, step: AsyncStep | BatchStep | BlockSink) -> None:
+        self._buffering.append(step)
+        self.counts.takes(node, partial(_count_of, step))
 
     def step_of(self, node: Node) -> Push:
         """Return the step of an operator without keys."""
@@ -129,7 +138,7 @@ class OperatorChain:
                 return flat_map_step(name, lambda record: process(record, context), out)
             case OperatorKind.ASYNC:
                 step = AsyncStep(name, node.function, out, self._time.record_time)
-                self._buffering.append(step)
+                self._buffer(node, step)
                 return step.push
         return function_step(node, name, out)
 
@@ -139,7 +148,7 @@ class OperatorChain:
         if not takes_blocks(node, writer):
             return push
         block = BlockSink(node.name, writer, push)
-        self._buffering.append(block)
+        self._buffer(node, block)
         return block.step()
 
     def drain(self) -> None:
@@ -170,3 +179,7 @@ class OperatorChain:
 
     def _context(self, node: Node) -> RecordContext:
         return RecordContext(self._time.record_time, self._time.service(node))
+
+
+def _count_of(step: AsyncStep | BatchStep | BlockSink | StreamPartitioner) -> int:
+    return step.count

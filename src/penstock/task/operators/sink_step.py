@@ -61,6 +61,8 @@ class BlockSink:
         self._write_many = writer.write_many
         self._one_by_one = one_by_one
         self._records: list[Any] = []
+        self.count = 0
+        """How many records it has written."""
 
     def step(self) -> Push:
         """Return the step that takes one record."""
@@ -84,6 +86,7 @@ class BlockSink:
         if not are_written:
             for record in self._records:
                 self._one_by_one(record)
+        self.count += len(self._records)
         self._records.clear()
 
 

@@ -149,6 +149,11 @@ class StreamPartitioner(ABC):
         self.flush()
         return self._writer.finish()
 
+    @property
+    def size(self) -> int:
+        """How many bytes have been written."""
+        return self._writer.size
+
     def _push_checked(self, record: Any) -> None:
         self._records.append(copy_if_mutable(self._step, record))
 

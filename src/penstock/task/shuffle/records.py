@@ -161,6 +161,11 @@ class ShuffleInput:
     def __init__(self) -> None:
         self._records: dict[int, list[ShuffleRecord]] = {}
 
+    @property
+    def size(self) -> int:
+        """How many bytes have arrived."""
+        return sum(len(r.payload) for records in self._records.values() for r in records)
+
     def add(self, record: ShuffleRecord) -> None:
         """Add a record of a slice; they may arrive in any order.
 

@@ -54,6 +54,11 @@ class ChainTimeService:
         for step in self.steps.values():
             step.switch_split(split)
 
+    @property
+    def newest_timestamp(self) -> int:
+        """The highest timestamp that was assigned, `MIN_WATERMARK` if none was."""
+        return max((step.newest for step in self.steps.values()), default=MIN_WATERMARK)
+
     def service(self, node: Node) -> TimerService:
         """Return the timer service of a step without keys."""
         assigner = self._stage.watermark_step(node, itself=False)
@@ -98,6 +103,11 @@ class TimestampStep:
         self._note()
         self._split, self._highest = split, self._seen.get(split, MIN_WATERMARK)
         self._current = self._running.get(split)
+
+    @property
+    def newest(self) -> int:
+        """The highest timestamp of all splits."""
+        return max(self._highest, *self._seen.values(), MIN_WATERMARK)
 
     def push(self, out: Push) -> Push:
         """Return a step that assigns a record its timestamp and passes it on."""
