@@ -135,6 +135,7 @@ class KeyedHead:
         self._out = out
         self._timers = timers
         self._record_time = record_time = timers.record_time
+        self._counts = context.chain.counts
         broadcast = context.functions.broadcast
         self._context: KeyedRecordContext | KeyedElementSideContext = (
             KeyedRecordContext(states, record_time, timers)
@@ -187,14 +188,17 @@ class KeyedHead:
         states, record_time = self._states, self._record_time
         context, out = self._context, self._out
         value = results = None
+        emitted = 0
         try:
             for states.current, record_time.timestamp, value, process in records:
                 results = process(value, context)
                 if results is not None:
                     for result in results:
                         out(result)
+                        emitted += 1
         except (Exception, SystemExit) as error:
             fail(self._node.name, value, not_iterable(error, results))
+        self._counts.emitted += emitted
 
     def _fire(self, domain: TimeDomain, until: int, after_stride: Callable[[], None]) -> None:
         # A CoProcessFunction without keys may run on keyed streams; it has no on_timer().
@@ -202,7 +206,7 @@ class KeyedHead:
         context, out, record_time = self._context, self._out, self._record_time
         context.domain = domain
         is_event_time = domain is TimeDomain.EVENT_TIME
-        time, results = 0, None
+        time, results, emitted = 0, None, 0
         try:
             for count, (time, _) in enumerate(self._timers.due(domain, until), 1):
                 record_time.timestamp = time
@@ -212,11 +216,13 @@ class KeyedHead:
                         # As in Flink, results of a processing-time timer have no event time.
                         record_time.timestamp = time if is_event_time else NO_TIMESTAMP
                         out(result)
+                        emitted += 1
                         record_time.timestamp = time
                 if count % STRIDE == 0:
                     after_stride()
         except (Exception, SystemExit) as error:
             fail(self._node.name, MethodCall(f"on_timer({time})"), not_iterable(error, results))
+        self._counts.emitted += emitted
         record_time.timestamp = NO_TIMESTAMP
 
     def _run_steps(self, batch: KeyedInput, after_stride: Callable[[], None]) -> None:

@@ -144,8 +144,10 @@ class OperatorChain:
 
     def _sink(self, node: Node, writer: SinkWriter) -> Push:
         step, is_head = step_name(self._stage, node), node is self._stage.head
-        push = sink_step(node, step, writer.write, is_head=is_head)
+        push, count = sink_step(node, step, writer.write, is_head=is_head)
         if not takes_blocks(node, writer):
+            if count is not None:
+                self.counts.takes(node, count)
             return push
         block = BlockSink(node.name, writer, push)
         self._buffer(node, block)

@@ -32,6 +32,9 @@ _ONE_TO_ONE = frozenset(
 )
 """Operators that emit one record for each that they take."""
 
+COUNTING_HEADS = frozenset({OperatorKind.KEYED_PROCESS, OperatorKind.KEYED_CO_PROCESS})
+"""Heads that add what they emit to `RecordCounts.emitted`: that costs less than another step."""
+
 
 class RecordCounts:
     """The records on each edge of a chain in one task: from an operator to one of its outputs.
@@ -46,6 +49,8 @@ class RecordCounts:
         self._taken: dict[int, Count] = {}
         """By operator, how many records it took, where it knows without being told."""
         self._records_in = 0
+        self.emitted = 0
+        """The records that the head has emitted, if it is one that counts them itself."""
 
     def takes(self, node: Node, count: Count) -> None:
         """Use the count of a step that knows how many records it took."""
@@ -62,6 +67,8 @@ class RecordCounts:
         if known is None and is_one_to_one:
             self._edges[node.id, tag] = lambda: self._into(node)
             return push
+        if known is None and node is self._stage.head and node.kind in COUNTING_HEADS:
+            known = None if self._stage.side_outputs(node) else lambda: self.emitted
         if known is None:
             push, known = _counting(push)
         self._edges[node.id, tag] = known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -21,30 +22,40 @@ _BLOCK_SIZE = 512
 """Records of a block: few enough to be in the processor's cache when they are written."""
 
 
-def sink_step(node: Node, step: str, write: Push, *, is_head: bool) -> Push:
-    """Return a step that gives each record to a writer at once."""
+def sink_step(
+    node: Node, step: str, write: Push, *, is_head: bool
+) -> tuple[Push, Callable[[], int] | None]:
+    """Return a step that gives each record to a writer at once, and how many it has given.
+
+    The step of a sink that cannot fail is the writer's own method, which does not count.
+    """
     if not node.function.can_fail:
-        return write
+        return write, None
     coercion = _coercion(node, is_head=is_head)
+    count = 0
 
     def push(record: Any) -> None:
+        nonlocal count
         try:
             write(record)
         except (Exception, SystemExit) as error:
             fail(step, record, error)
+        count += 1
 
     def push_checked(record: Any) -> None:
+        nonlocal count
         try:
             if not exact(record):
                 normal(record, "")
             write(record)
         except (Exception, SystemExit) as error:
             fail(step, record, error)
+        count += 1
 
     if coercion is None:
-        return push
+        return push, lambda: count
     exact, normal = coercion.exact, coercion.normal
-    return push_checked
+    return push_checked, lambda: count
 
 
 def takes_blocks(node: Node, writer: SinkWriter) -> bool:
