@@ -61,7 +61,7 @@ class MetricInfo(msgspec.Struct, frozen=True):
     least: float | None = None
     most: float | None = None
     subtasks: dict[int, float] = {}
-    """Of a gauge its last value, of a built-in counter its count, in each subtask."""
+    """Of a gauge its last value, of a counter in live figures its count, in each subtask."""
     scope: str = "user"
     """`user` of a metric of a function; of a built-in one `job`, `task` or `operator`."""
     value: float | None = None

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from penstock.common.live_figures import DriverInfo, LiveFigures
 from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.input.channel_view import ChannelView
@@ -46,6 +48,13 @@ class JobFigures:
     def take(self, attempt: str, status: str, running: RunningAttempt | None) -> LiveFigures:
         """Return the figures now; `running` is the running attempt, if one runs."""
         monitor = self._monitor
+        counters = {k: c for stage in monitor.stages.values() for k, c in stage.counters().items()}
+        user = [
+            replace(info, subtasks=counters.get((info.step_uid, info.name), {}))
+            if info.kind == "counter"
+            else info
+            for info in self._statistics.infos()
+        ]
         stages = [stage.figures() for stage in monitor.stages.values()]
         return LiveFigures(
             time=self._clock(),
@@ -56,7 +65,7 @@ class JobFigures:
             driver=DriverInfo(
                 socket.gethostname(), os.getpid(), _resident_bytes(), started=monitor.started
             ),
-            user=self._statistics.infos(),
+            user=user,
             status=status,
         )
 

@@ -60,6 +60,8 @@ class StageMonitor:
         self._lock = threading.Lock()
         self._began = monotonic()
         self._totals = RateTotals[Key](self._began)
+        self._counters: dict[tuple[str, str], dict[int, float]] = {}
+        """The counters of functions by operator uid and name, per subtask."""
         self._subtasks = [_Subtask() for _ in range(stage.parallelism)]
         self._blocked_since: float | None = None
         """Since when a channel downstream is full, None if the stage does not wait for one."""
@@ -91,8 +93,9 @@ class StageMonitor:
             add((uid, i, _RECORDS_IN), counts.records_in)
             add((uid, i, _RECORDS_OUT), counts.records_out)
         for uid, counters in ack.counters.items():
-            if _LATE in counters:
-                add((uid, i, _LATE), counters[_LATE])
+            for name, count in counters.items():
+                of_subtasks = self._counters.setdefault((uid, name), {})
+                of_subtasks[i] = of_subtasks.get(i, 0) + count
         subtask = self._subtasks[i]
         subtask.operator_state.update({u: len(data) for u, data in ack.operator_state.items()})
         subtask.location = ack.location or subtask.location
@@ -133,6 +136,11 @@ class StageMonitor:
         """Record that no attempt runs."""
         self.observe_backpressure(is_blocked=False)
         self._pending = None
+
+    def counters(self) -> dict[tuple[str, str], dict[int, float]]:
+        """Return the counters of functions by operator uid and name, per subtask."""
+        with self._lock:
+            return {key: dict(sorted(of.items())) for key, of in self._counters.items()}
 
     def figures(self) -> StageFigures:
         """Return the metrics now."""
@@ -192,6 +200,9 @@ class StageMonitor:
         if node.kind is OperatorKind.SINK:
             metrics[_RECORDS_SENT] = metrics[_RECORDS_IN]
             metrics[f"{_RECORDS_SENT}PerSecond"] = metrics[f"{_RECORDS_IN}PerSecond"]
+        late = self._counters.get((uid, _LATE), {})
+        if subtask in late:
+            metrics[_LATE] = late[subtask]
         metrics |= self._watermarks_of(node, node)
         state = known.operator_state.get(uid)
         if state is not None or (is_head and known.state is not None):
@@ -242,8 +253,6 @@ class _Reading:
             if key in self.totals or (is_known and name != _RECORDS_SENT):
                 found[name] = self.totals.get(key, 0)
                 found[f"{name}PerSecond"] = self.rates.get(key, 0.0)
-        if (uid, subtask, _LATE) in self.totals:
-            found[_LATE] = self.totals[uid, subtask, _LATE]
         return found
 
     def times(self, subtask: int) -> dict[str, float]:

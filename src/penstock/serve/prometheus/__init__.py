@@ -1,0 +1,1 @@
+"""Live figures in the text format of Prometheus."""
