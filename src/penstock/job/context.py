@@ -18,6 +18,7 @@ from penstock.checkpoint.storage.job_dir import JobDir, JobFacts
 from penstock.graph.plan import Plan
 from penstock.graph.regions import PipelinedRegion
 from penstock.ids import ChannelId
+from penstock.job.figures.cluster import ClusterInfo
 from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.reports import ReportListener
 from penstock.job.restore.retained_snapshots import RetainedPositions, RetainedSnapshots
@@ -53,6 +54,8 @@ class JobContext:
     missing_on_hosts: Callable[[Sequence[Path]], Mapping[Path, str]]
     """Returns which of some paths a host of the engine does not have, with the name of a host."""
     make_submitter: Callable[[tuple[PipelinedRegion, ...], AttemptLayout], Submitter]
+    cluster: Callable[[], ClusterInfo]
+    """Returns the processes of the engine; may raise while it is being started or stopped."""
     clock: Callable[[], float]
     """Processing time, in seconds."""
     monotonic: Callable[[], float]

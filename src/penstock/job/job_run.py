@@ -71,7 +71,7 @@ class JobRun:
             {str(n.uid): n.name for s in context.plan.stages for n in s.nodes}
         )
         self._monitor = JobMonitor(context.plan, context.monotonic)
-        self._figures = JobFigures(self._monitor, self.statistics)
+        self._figures = JobFigures(self._monitor, self.statistics, context.cluster)
         self._reporter = LiveReporter(self._dir, self.live_figures, self._store.lease.check)
         self._starter = AttemptStarter(context, self._store, self.statistics.add, self._monitor)
         self._is_resumable = context.checkpoints.directory is not None

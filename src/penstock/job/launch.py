@@ -29,6 +29,7 @@ from penstock.graph.regions import PipelinedRegion, Transport, pipelined_regions
 from penstock.ids import AttemptId, ChannelId, JobKey, StageId
 from penstock.job.attempt.inputs import check_ingestion_directory
 from penstock.job.context import JobContext
+from penstock.job.figures.cluster import ClusterInfo
 from penstock.job.figures.program_facts import program_facts
 from penstock.job.launched_job import LaunchedJob
 from penstock.job.restore.work_dirs import own_work_dir
@@ -74,6 +75,7 @@ def launch(
     resolve_transport: ResolveTransport = lambda wanted: wanted or Transport.CHANNEL,
     missing_on_hosts: MissingOnHosts = lambda paths: {},
     clock: Callable[[], float] = time.time,
+    cluster: Callable[[], ClusterInfo] = ClusterInfo,
 ) -> LaunchedJob:
     """Start a plan and return at once; a job whose driver died resumes from its newest checkpoint.
 
@@ -149,6 +151,7 @@ def launch(
         regions=regions,
         missing_on_hosts=missing_on_hosts,
         make_submitter=submitter,
+        cluster=cluster,
         clock=clock,
         # A test that moves processing time by hand moves everything by it.
         monotonic=time.monotonic if clock is time.time else clock,

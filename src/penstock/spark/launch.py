@@ -16,13 +16,16 @@ from penstock.common.config.pipeline_options import PYTHON_FILES
 from penstock.common.config.recovery_options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from penstock.common.config_options import read
 from penstock.common.configuration import Configuration
+from penstock.common.live_figures import ExecutorInfo
 from penstock.errors import InvalidJobError
 from penstock.graph.plan import Plan
 from penstock.graph.regions import PipelinedRegion, Transport
 from penstock.ids import StageId
+from penstock.job.figures.cluster import ClusterInfo
 from penstock.job.launch import launch
 from penstock.job.launched_job import LaunchedJob
 from penstock.spark.session import open_session
+from penstock.spark.submit.executors import executors
 from penstock.spark.submit.hosts import missing_on_hosts
 from penstock.spark.submit.submitter import SparkSubmitter
 from penstock.spark.transport import resolve_transport
@@ -57,8 +60,18 @@ def launch_on_spark(plan: Plan, configuration: Configuration, batch_mode: bool) 
     def missing(paths: Sequence[Path]) -> Mapping[Path, str]:
         return missing_on_hosts(sessions[0].sparkContext, paths)
 
+    def cluster() -> ClusterInfo:
+        context = sessions[0].sparkContext
+        found = [
+            ExecutorInfo(
+                e.id, e.host, e.cores, memory_bytes=e.memory, memory_used_bytes=e.memory_used
+            )
+            for e in executors(context)
+        ]
+        return ClusterInfo(found, context.uiWebUrl or "")
+
     with _restored_properties():
-        return launch(plan, configuration, batch_mode, submitter, resolve, missing)
+        return launch(plan, configuration, batch_mode, submitter, resolve, missing, cluster=cluster)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from penstock.graph.transformation import OperatorKind
 from penstock.ids import AttemptId, StageId
 from penstock.state.backends.refs import StagedName, staged_prefix
 from penstock.state.local_dir import remove_older_attempts
+from penstock.task.executor_id import executor_id
 from penstock.task.failure import StepFailed, pack, with_call_site
 from penstock.task.heads.context import HeadContext, Phases
 from penstock.task.heads.keyed import run_keyed
@@ -175,7 +176,7 @@ def _process(context: HeadContext) -> Acknowledgement:
         figures=functions.take_metrics(),
         changed_fields=functions.changed_fields(),
         phases=phases.seconds,
-        location=SubtaskLocation(socket.gethostname(), local, result.rebuilt),
+        location=SubtaskLocation(socket.gethostname(), local, result.rebuilt, executor_id()),
     )
 
 

@@ -111,6 +111,12 @@ class DeliveryTracker:
         with self._lock:
             return self.planned < self._end
 
+    @property
+    def pending(self) -> int:
+        """How many records can be planned."""
+        with self._lock:
+            return self._end - self.planned
+
     def plan(self, max_records: int) -> tuple[int, int]:
         """Advance past the next records, and return their numbers, the end exclusive."""
         with self._lock:

@@ -197,6 +197,9 @@ class _Enumerator(SourceEnumerator):
     def next_poll(self) -> float | None:
         return 0.0 if self._tracker.has_more else None
 
+    def pending_records(self) -> int:
+        return self._tracker.pending
+
     def notify_checkpoint_complete(self, positions: Mapping[str, int]) -> None:
         position = positions.get(self._context.attempt)
         if position is None:

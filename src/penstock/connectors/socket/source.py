@@ -122,6 +122,9 @@ class _Enumerator(SourceEnumerator):
     def next_poll(self) -> float | None:
         return 0.0 if self._next < self._log.end else None
 
+    def pending_records(self) -> int:
+        return self._log.end - self._next
+
     def release(self, positions: Mapping[str, int]) -> None:
         self._log.trim(min(positions.values(), default=0))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -12,9 +13,12 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from penstock.common.live_figures import DriverInfo, LiveFigures
+from penstock.job.figures.cluster import ClusterInfo, with_executors
 from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.input.channel_view import ChannelView
 from penstock.job.statistics import JobStatistics
+
+logger = logging.getLogger("penstock.job")
 
 _KB = 1024
 
@@ -39,10 +43,12 @@ class JobFigures:
         self,
         monitor: JobMonitor,
         statistics: JobStatistics,
+        cluster: Callable[[], ClusterInfo] = ClusterInfo,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._monitor = monitor
         self._statistics = statistics
+        self._cluster = cluster
         self._clock = clock
 
     def take(self, attempt: str, status: str, running: RunningAttempt | None) -> LiveFigures:
@@ -55,19 +61,35 @@ class JobFigures:
             else info
             for info in self._statistics.infos()
         ]
-        stages = [stage.figures() for stage in monitor.stages.values()]
+        cluster = self._cluster_info()
+        stages, executors = with_executors(
+            [stage.figures() for stage in monitor.stages.values()], cluster.executors
+        )
         return LiveFigures(
             time=self._clock(),
             attempt=attempt,
             job=monitor.metrics(0 if running is None else running.pending_checkpoints),
             stages=stages,
             channels=[] if running is None else running.channels().facts(),
+            executors=executors,
             driver=DriverInfo(
-                socket.gethostname(), os.getpid(), _resident_bytes(), started=monitor.started
+                socket.gethostname(),
+                os.getpid(),
+                _resident_bytes(),
+                started=monitor.started,
+                spark_ui=cluster.ui,
             ),
             user=user,
             status=status,
         )
+
+    def _cluster_info(self) -> ClusterInfo:
+        try:
+            return self._cluster()
+        except Exception as error:
+            # The engine is being started or stopped, or its connection is lost.
+            logger.debug("the executors are not known: %s", error)
+            return ClusterInfo(executors=())
 
 
 def _resident_bytes() -> int:

@@ -125,6 +125,9 @@ class StreamEnumerator(SourceEnumerator):
     def positions(self) -> dict[str, int]:
         return {_ROWS: self._next}
 
+    def pending_records(self) -> int:
+        return self._end - self._next
+
     def snapshot_state(self) -> bytes:
         if self._query is None:
             return self._snapshot(has_ended=True)

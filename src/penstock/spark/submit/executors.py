@@ -17,6 +17,9 @@ class Executor:
     id: str
     host: str
     cores: int
+    memory: int = 0
+    """Bytes that its JVM may use for cached data and execution."""
+    memory_used: int = 0
 
     @property
     def is_driver(self) -> bool:
@@ -32,7 +35,13 @@ def executors(context: SparkContext) -> list[Executor]:
     for summary in (listed.apply(i) for i in range(listed.size())):
         named: str = summary.hostPort()
         # An executor that has just registered may be listed without its port.
-        executor = Executor(summary.id(), named.rpartition(":")[0] or named, summary.totalCores())
+        executor = Executor(
+            summary.id(),
+            named.rpartition(":")[0] or named,
+            summary.totalCores(),
+            summary.maxMemory(),
+            summary.memoryUsed(),
+        )
         if not executor.is_driver or executor.cores:
             found.append(executor)
     return found

@@ -175,6 +175,10 @@ class KafkaEnumerator(SourceEnumerator):
             return max(0.0, since + _SETTLE_SECONDS - time.monotonic())
         return None
 
+    def pending_records(self) -> int | None:
+        monitor = self._monitor
+        return None if monitor is None else sum(self._backlogs(monitor.available).values())
+
     def notify_checkpoint_complete(self, positions: Mapping[str, int]) -> None:
         if self._settings.commits and self._monitor is not None:
             self._monitor.commit(
