@@ -118,6 +118,7 @@ def launch(
                     batch_mode=batch_mode,
                     parameters=settings.parameters,
                     internal_channels=region.internal_channels,
+                    rocksdb_metrics=settings.rocksdb_metrics,
                 )
             )
             for region in regions

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.channel.log import Bounds
 from penstock.common.config import known_options as options
+from penstock.common.config.metric_options import rocksdb_metrics
 from penstock.common.config.pipeline_options import AUTO_WATERMARK_INTERVAL, GLOBAL_JOB_PARAMETERS
 from penstock.common.config.recovery_options import MAX_IDENTICAL_FAILURES
 from penstock.common.config_options import read
@@ -35,6 +36,8 @@ class JobSettings:
     local_dir: Path | None
     ingestion_dir: Path | None
     parameters: dict[str, str]
+    rocksdb_metrics: tuple[str, ...]
+    """The properties of RocksDB that are metrics."""
 
 
 def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings:
@@ -62,6 +65,7 @@ def read_settings(configuration: Configuration, batch_mode: bool) -> JobSettings
         work_dir=read(configuration, options.WORK_DIR),
         local_dir=read(configuration, options.STATE_LOCAL_DIR),
         ingestion_dir=read(configuration, options.INGESTION_DIR),
+        rocksdb_metrics=rocksdb_metrics(configuration),
         parameters={
             # Functions see them; the credentials of stores are none of their business.
             **{

@@ -231,6 +231,8 @@ class Acknowledgement(msgspec.Struct, frozen=True):
     """By operator uid."""
     event_time_lag: int | None = None
     """How late a source emitted its last record, in milliseconds; None if it has no event time."""
+    rocksdb: dict[str, int] = {}
+    """RocksDB's own metrics of the head."""
     outputs: list[ChannelOutput] = []
     sinks: dict[int, bytes] = {}
     """Per sink operator (node id), what its writer staged."""

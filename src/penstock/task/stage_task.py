@@ -32,6 +32,8 @@ class StageTask:
     parameters: Mapping[str, str]
     internal_channels: frozenset[ChannelId] = frozenset()
     """The channels inside its pipelined region: Spark's shuffle carries their records."""
+    rocksdb_metrics: tuple[str, ...] = ()
+    """The properties of RocksDB that are metrics."""
 
 
 def load_task(data: bytes) -> StageTask:

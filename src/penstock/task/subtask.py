@@ -164,6 +164,7 @@ def _process(context: HeadContext) -> Acknowledgement:
         bytes_out=sum(p.size for p in context.partitioners),
         operators=context.chain.counts.by_operator(result.records_in),
         event_time_lag=result.event_time_lag,
+        rocksdb=result.rocksdb,
         outputs=outputs,
         sinks=sinks,
         relayed=relayed,

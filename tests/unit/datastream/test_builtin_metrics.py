@@ -23,10 +23,12 @@ from penstock.datastream import (
     KeyedProcessFunction,
     OutputTag,
     ProcessFunction,
+    RuntimeContext,
     StreamExecutionEnvironment,
 )
 from penstock.datastream.connectors import DiscardingSink
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.state import ValueStateDescriptor
 from penstock.job.submitter import MicroBatchLostError
 from penstock.task.messages import Instruction
 from tests.unit.support import WatchedSubmitter, environment
@@ -235,3 +237,37 @@ def test_without_event_time_there_are_no_watermarks_before_the_end() -> None:
     client.get_job_execution_result().result()
     times = [m for m in client.get_metrics(builtin=True) if m.name.endswith(("atermark", "Lag"))]
     assert {value for m in times for value in m.subtasks.values()} <= {MAX_WATERMARK}
+
+
+def rocksdb_metrics(**settings: str) -> dict[int, dict[str, float]]:
+    keys = {f"state.backend.rocksdb.metrics.{k.replace('_', '-')}": v for k, v in settings.items()}
+    initial = {"penstock.micro-batch.initial-records": "5", "penstock.micro-batch.max-records": "5"}
+    env = environment(2, **{"state.backend.type": "rocksdb"}, **initial, **keys)
+    stream = numbers(env).key_by(lambda n: n, Types.LONG()).process(Remember(), Types.LONG())
+    stream.sink_to(DiscardingSink())
+    keyed = finished(env).stages[1].operators[0]
+    assert all(metrics["stateSize"] > 0 for metrics in keyed.subtasks.values())
+    return {
+        i: {name: value for name, value in metrics.items() if "rocksdb" in name}
+        for i, metrics in keyed.subtasks.items()
+    }
+
+
+class Remember(KeyedProcessFunction[int, int, int]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        self.seen.update(value)
+        yield value
+
+
+def test_rocksdb_tells_its_properties_by_state_if_they_are_enabled() -> None:
+    assert rocksdb_metrics() == {0: {}, 1: {}}
+    found = rocksdb_metrics(estimate_num_keys="true", total_sst_files_size="true")
+    names = {"seen.rocksdb.estimate-num-keys", "seen.rocksdb.total-sst-files-size"}
+    assert [metrics.keys() for metrics in found.values()] == [names, names]
+    # Those of the last micro-batch are not in the database yet.
+    keys = sum(metrics["seen.rocksdb.estimate-num-keys"] for metrics in found.values())
+    assert RECORDS - 10 <= keys <= RECORDS
+    assert all(metrics["seen.rocksdb.total-sst-files-size"] > 0 for metrics in found.values())

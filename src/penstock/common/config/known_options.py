@@ -16,6 +16,7 @@ from penstock.common.config import (
     source_options,
 )
 from penstock.common.config.flink_keys import FLINK_KEYS, is_flink_key
+from penstock.common.config.metric_options import ROCKSDB_METRICS
 from penstock.common.config.option_kinds import (
     HOST_PATH,
     LOCAL_PATH,
@@ -150,18 +151,21 @@ INGESTION_DIR: ConfigOption[Path | None] = ConfigOption(
     "Directory for records of sources that cannot be replayed; in the work-dir if unset.",
 )
 
-KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = tuple(
-    value
-    for module in (
-        globals(),
-        vars(source_options),
-        vars(pipeline_options),
-        vars(checkpoint_options),
-        vars(recovery_options),
-        vars(serve_options),
-    )
-    for value in module.values()
-    if isinstance(value, ConfigOption)
+KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (
+    *(
+        value
+        for module in (
+            globals(),
+            vars(source_options),
+            vars(pipeline_options),
+            vars(checkpoint_options),
+            vars(recovery_options),
+            vars(serve_options),
+        )
+        for value in module.values()
+        if isinstance(value, ConfigOption)
+    ),
+    *ROCKSDB_METRICS.values(),
 )
 """All options, in the order of the documentation: every option of these modules is one."""
 

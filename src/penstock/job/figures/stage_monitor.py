@@ -40,7 +40,7 @@ class _Subtask:
     state: StateRef | None = None
     operator_state: dict[str, int] = field(default_factory=dict)
     """By operator uid, its size in bytes."""
-    database: dict[str, float] = field(default_factory=dict)
+    rocksdb: dict[str, int] = field(default_factory=dict)
     event_time_lag: int | None = None
     checkpoint: SubtaskStats | None = None
 
@@ -99,6 +99,7 @@ class StageMonitor:
         subtask = self._subtasks[i]
         subtask.operator_state.update({u: len(data) for u, data in ack.operator_state.items()})
         subtask.location = ack.location or subtask.location
+        subtask.rocksdb = ack.rocksdb or subtask.rocksdb
         if ack.event_time_lag is not None:
             subtask.event_time_lag = ack.event_time_lag
 
@@ -208,7 +209,7 @@ class StageMonitor:
         if state is not None or (is_head and known.state is not None):
             metrics["stateSize"] = (state or 0) + (_size(known.state) if is_head else 0)
         if is_head:
-            metrics |= known.database
+            metrics |= known.rocksdb
             metrics |= self._of_source(subtask)
         return metrics
 

@@ -55,6 +55,14 @@ class StateStore(ABC):
         """
         return None
 
+    def properties(self, names: Sequence[str]) -> dict[bytes, dict[str, int]]:
+        """Return some of RocksDB's properties, by the prefix of a table's keys; for metrics.
+
+        They are those of the store, without the changes of the running micro-batch. Empty if the
+        store is not a RocksDB.
+        """
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Release all files and locks; closing twice does nothing."""

@@ -91,6 +91,10 @@ class KeyedStates(KeyContext):
         for state in self._states.values():
             state.bind(self._registry.table_of(state))
 
+    def rocksdb_metrics(self, properties: Sequence[str]) -> dict[str, int]:
+        """Return properties of the states' column families, under Flink's names."""
+        return self._registry.rocksdb_metrics(properties)
+
     def per_window(self, encoding: str) -> WindowStates:
         """Return the states per window; ``encoding`` names the encoding of the windows."""
         if self._per_window is None:

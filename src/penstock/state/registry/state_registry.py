@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.errors import StateTypeChangedError
@@ -60,6 +62,16 @@ class StateRegistry:
         self._unregistered = {}
         self._unwritten = {}
         self._is_cleaned_up = False
+
+    def rocksdb_metrics(self, properties: Sequence[str]) -> dict[str, int]:
+        """Return properties of the states' column families, under Flink's names."""
+        by_prefix = self.store.properties(properties)
+        tables = {name: table_prefix(info.table) for name, info in self._registry.items()}
+        return {
+            f"{state}.rocksdb.{name}": value
+            for state, prefix in tables.items()
+            for name, value in by_prefix.get(prefix, {}).items()
+        }
 
     def table_of(self, state: StoredState) -> int:
         """Return the table of a state, which is assigned or migrated if necessary."""

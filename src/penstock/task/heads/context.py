@@ -66,6 +66,8 @@ class HeadResult:
     snapshot: LocalSnapshot | None = None
     rebuilt: bool = False
     """Whether the state had to be rebuilt on this host."""
+    rocksdb: dict[str, int] = field(default_factory=dict)
+    """RocksDB's own metrics."""
     event_time_lag: int | None = None
     """How late a source emitted its last record, in milliseconds."""
 

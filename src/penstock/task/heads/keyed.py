@@ -100,6 +100,8 @@ def open_keyed_state(context: HeadContext, routed_keys: list[bytes]) -> Iterator
         if not task.batch_mode and (delta := states.take_delta()):
             result.state = backend.stage(place.shared, delta, context.staged, instruction.batch)
             phases.mark("stage state")
+        if task.rocksdb_metrics:
+            result.rocksdb = states.rocksdb_metrics(task.rocksdb_metrics)
         # From here on a function that writes state fails: the delta is taken, it would be lost.
         states.release()
     finally:

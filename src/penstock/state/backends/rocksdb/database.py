@@ -104,6 +104,18 @@ class RocksDbDatabase:
         self._db.flush(True)
         Checkpoint(self._db).create_checkpoint(str(path))
 
+    def properties(self, names: Iterable[str]) -> dict[bytes, dict[str, int]]:
+        """Return properties of each column family, by the prefix of its keys."""
+        wanted = [(name, f"rocksdb.{name}") for name in names]
+        return {
+            prefix: {
+                name: value
+                for name, full in wanted
+                if (value := family.property_int_value(full)) is not None
+            }
+            for prefix, family in self._families.items()
+        }
+
     def close(self) -> None:
         """Close the database, and scans that have not ended."""
         # A live iterator would keep the database open and locked.

@@ -94,6 +94,9 @@ class RocksDbStore(StateStore):
             return None
         return LocalSnapshot(str(path), self.version)
 
+    def properties(self, names: Sequence[str]) -> dict[bytes, dict[str, int]]:
+        return self._opened().properties(names)
+
     def close(self) -> None:
         if self._database is None:
             return
