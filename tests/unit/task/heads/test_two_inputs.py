@@ -168,6 +168,7 @@ def test_partitioners_are_flushed_between_strides(tmp_path: Path, kind: Operator
         instruction=SimpleNamespace(time=MicroBatchTime()),
         task=SimpleNamespace(batch_mode=False),
         functions=SimpleNamespace(broadcast=None),
+        chain=SimpleNamespace(counts=SimpleNamespace(emitted=0)),
     )
     keyed_head = KeyedHead(context, states, made.append, timers)
     keyed_head.run(given, lambda: seen.append(len(made)))
