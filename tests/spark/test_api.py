@@ -74,3 +74,14 @@ def test_the_rest_of_the_api_works_on_workers(tmp_path: Path) -> None:
     (values,) = client.get_metrics()
     assert (values.step, values.name, values.count) == ("split", "values", 20)
     assert (values.least, values.most, values.mean) == (0, 19, 9.5)
+    live = client.get_live_figures()
+    operators = {o.name: o for stage in live.stages for o in stage.operators}
+    taken, emitted = (
+        sum(metrics[name] for metrics in operators["split"].subtasks.values())
+        for name in ("numRecordsIn", "numRecordsOut")
+    )
+    assert (taken, emitted) == (20, 20)
+    # Tasks run in the driver here.
+    (executor,) = live.executors
+    assert (executor.id, executor.slots > 0, executor.memory_bytes > 0) == ("driver", True, True)
+    assert executor.subtasks == {s.stage: list(range(s.parallelism)) for s in live.stages}

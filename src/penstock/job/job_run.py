@@ -223,7 +223,6 @@ class JobRun:
 
     def _start_attempt(self, cause: str, detect_s: float, *, restarting: bool) -> None:
         self._running = self._starter.start(cause, detect_s, restarting=restarting)
-        self._monitor.attempt_started()
         # A request to end that came during the start has found no attempt to end.
         if self._end_requested.is_set():
             self._end_attempt(kill=self._killed)

@@ -74,6 +74,8 @@ class Attempt:
             threading.Thread(target=loop.run, name=f"region-{i}", daemon=True)
             for i, loop in enumerate(loops)
         ]
+        # Before the first record: with it the times of the first attempt begin.
+        self._context.monitor.attempt_started()
         for thread in self._threads:
             thread.start()
         if self.coordinator is not None:

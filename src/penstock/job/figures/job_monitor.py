@@ -35,6 +35,7 @@ class JobMonitor:
         self._last: CheckpointStats | None = None
         self._restored_at: float | None = None
         self._restarts = 0
+        self._has_started = False
         self._running_since: float | None = None
         self._failed_at: float | None = None
         self._restart_s = 0.0
@@ -63,6 +64,10 @@ class JobMonitor:
     def attempt_started(self) -> None:
         """Record that an attempt runs."""
         with self._lock:
+            if not self._has_started:
+                self._has_started = True
+                for stage in self.stages.values():
+                    stage.started()
             self._running_since = now = self._monotonic()
             if self._failed_at is not None:
                 self._restarts += 1

@@ -133,6 +133,12 @@ class StageMonitor:
             for subtask, of_checkpoint in zip(self._subtasks, stats, strict=False):
                 subtask.checkpoint = of_checkpoint
 
+    def started(self) -> None:
+        """Record that the first attempt runs: times and rates count from now on."""
+        with self._lock:
+            self._began = self._monotonic()
+            self._totals = RateTotals[Key](self._began)
+
     def stopped(self) -> None:
         """Record that no attempt runs."""
         self.observe_backpressure(is_blocked=False)
