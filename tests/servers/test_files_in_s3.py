@@ -249,6 +249,60 @@ def test_an_upload_that_has_expired_is_lost_only_with_its_pieces(
 
 
 @pytest.mark.parametrize("uploads", [True, False], ids=["uploaded", "copied"])
+def test_a_moved_object_does_not_appear_again_when_its_commit_is_repeated(
+    place: StorageUrl, tmp_path: Path, uploads: bool
+) -> None:
+    if not uploads:
+        place = place.with_options({**place.options, "s3.proxy-excludes": "none.example"})
+    attempt = Attempt(row_case(place, GROWING), tmp_path)
+    attempt.publish(["a"], [])
+    older = attempt.snapshot(1, flush=False)
+    committables = attempt.snapshot(2).committables
+    (part,) = parts_of(committables)
+    assert part.held
+    attempt.commit(committables)
+    (name,) = finished(place)
+    storage_at(place).delete(name)
+    with pytest.raises(CommitFailedError, match="is gone and there is no s3://files/"):
+        attempt.commit(committables)
+    assert finished(place) == []
+    again = Attempt(row_case(place, GROWING), tmp_path, "a2", older.state)
+    again.commit(again.snapshot(3).committables)
+    assert lines_in(place) == ["a"]
+
+
+def test_an_expired_upload_of_pieces_that_an_older_checkpoint_holds_is_made_again(
+    place: StorageUrl, tmp_path: Path
+) -> None:
+    case = row_case(place, GROWING)
+    dead = Attempt(case, tmp_path)
+    dead.publish(["a"], [])
+    older = dead.snapshot(1, flush=False)
+    committables = dead.snapshot(2).committables
+    storage_at(place).delete_unfinished("")
+    dead.sweep([*older.state, *committables])
+    Attempt(case, tmp_path, "a2", commits=committables)
+    assert lines_in(place) == ["a"]
+
+
+def test_only_a_part_without_new_pieces_costs_a_request_more(
+    proxy: FaultyS3, place: StorageUrl, tmp_path: Path
+) -> None:
+    attempt = Attempt(row_case(through(proxy, place), GROWING), tmp_path)
+    attempt.publish(["a"], ["b"])
+    attempt.snapshot(1, flush=False)
+    attempt.publish(["c"], [])
+    proxy.counted()
+    attempt.snapshot(2)
+    assert sorted(proxy.counted()) == [
+        *["GET"] * 2,
+        *["POST uploads"] * 2,
+        "PUT",
+        *["PUT partNumber,uploadId"] * 2,
+    ]
+
+
+@pytest.mark.parametrize("uploads", [True, False], ids=["uploaded", "copied"])
 def test_an_object_of_another_origin_is_never_overwritten(
     s3: S3Server, place: StorageUrl, tmp_path: Path, uploads: bool
 ) -> None:

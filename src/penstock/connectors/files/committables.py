@@ -36,9 +36,10 @@ class PendingPart(msgspec.Struct, frozen=True, tag="pending", array_like=True):
 class StoredPart(msgspec.Struct, frozen=True, tag="stored", array_like=True):
     """A committable in a store: objects whose contents, one after the other, are the final one's.
 
-    ``pieces`` and ``held`` are those of a `PendingPart`, in a store. If the final object was
-    uploaded, and only has to appear, ``upload`` is the id of its upload, and ``parts`` are the
-    parts of that with their checksums. The objects stay until then: an upload may expire.
+    ``pieces`` and ``held`` are those of a `PendingPart`, in a store. There is always one of
+    ``pieces``: if it is gone, the part was committed. If the final object was uploaded, and only
+    has to appear, ``upload`` is the id of its upload, and ``parts`` are the parts of that with
+    their checksums. The objects stay until then: an upload may expire.
     """
 
     final: str
@@ -51,7 +52,7 @@ class StoredPart(msgspec.Struct, frozen=True, tag="stored", array_like=True):
     @property
     def needed(self) -> list[str]:
         """The objects without which a snapshot that holds this cannot be restored."""
-        return [source.path for source in self.sources]
+        return [*(source.path for source in self.sources), *self.pieces]
 
     @property
     def removable(self) -> list[str]:

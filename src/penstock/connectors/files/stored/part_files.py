@@ -78,7 +78,9 @@ class StoredPartFiles(PartFiles[StoredPart]):
     In S3 that is uploaded at the barrier, as far as possible by copies that the store makes, and
     the upload is completed when the checkpoint is: until then nothing is visible. The pieces stay
     until then. If the upload is gone and the object is not there, because uploads expire, it is
-    uploaded again.
+    uploaded again. Every part has an object that its commit deletes, so that a part whose object
+    was moved away is not taken for one that never appeared: if all of its pieces have to stay for
+    older checkpoints, that is an empty one.
 
     Other stores, and S3 with credentials that only the client knows, get a hidden object with the
     whole content, which is renamed (HDFS) or copied by the store, if there is no object of the
@@ -200,6 +202,10 @@ class StoredPartFiles(PartFiles[StoredPart]):
             pieces.append(str(pending))
         made = [piece for _, piece in sources]
         if uploads is not None:
+            if not pieces:
+                storage, path = storage_of(pending)
+                storage.replace(path, b"")
+                pieces.append(str(pending))
             return uploads.upload(StoredPart(str(final), made, pieces, held), final, sources)
         # Damage that is found before the checkpoint completes loses nothing.
         for _ in checked_content(sources):
@@ -214,7 +220,9 @@ class StoredPartFiles(PartFiles[StoredPart]):
         uploads: PartUploads | None,
     ) -> bool:
         """Let a part appear whose upload is gone, or that has none; false if it is there."""
-        missing = next((url for url, _ in sources if size_of(url) is None), None)
+        of_part = dict.fromkeys([*part.pieces, *(str(url) for url, _ in sources)])
+        staged = map(self._staging.staged, of_part)
+        missing = next((url for url in staged if size_of(url) is None), None)
         found = size_of(final)
         if found is not None:
             # Without its pieces the part was committed. An empty object takes the place of one that
