@@ -18,6 +18,8 @@ import pytest
 from penstock.common import Duration
 from penstock.common.serialization import Encoder
 from penstock.common.storage_url import StorageUrl
+from penstock.connectors.contracts.committer import Committer
+from penstock.connectors.contracts.committing import CommitReport, commit_all
 from penstock.connectors.contracts.input_settings import InputSettings
 from penstock.connectors.contracts.source import EnumeratorContext, SourceEnumerator
 from penstock.connectors.files.committables import StoredPart, decode_entry, encode
@@ -25,6 +27,7 @@ from penstock.connectors.files.rolling_policy import RollingPolicy
 from penstock.connectors.files.sink import FileSink
 from penstock.connectors.files.source import FileSource
 from penstock.connectors.files.stored import part_files as stored_part_files
+from penstock.connectors.files.stored.part_files import StoredPartFiles
 from penstock.connectors.formats.input_file import input_place
 from penstock.connectors.formats.text_lines import StreamFormat
 from penstock.errors import (
@@ -86,6 +89,26 @@ def uploads_below(place: StorageUrl) -> list[str]:
     uploads = MultipartUploads.of(place)
     assert uploads is not None
     return [target.name for target, _ in uploads.begun(f"{place.path}/")]
+
+
+def as_amazon(proxy: FaultyS3) -> None:
+    """Refuse to complete an upload twice, as S3 does; versitygw accepts that."""
+    completed: set[str] = set()
+
+    def choose(request: Request) -> Fault | None:
+        path, _, query = request.target.partition("?")
+        if request.method != "POST" or not query.startswith("uploadId"):
+            return None
+        if path in completed:
+            return Fault(status=412, code="PreconditionFailed")
+        completed.add(path)
+        return None
+
+    proxy.choose = choose
+
+
+def commit_by(committer: Committer, committables: Sequence[bytes]) -> CommitReport:
+    return commit_all(committer, committables, retries=0, pause=lambda _: None, step="the sink")
 
 
 def parts_of(committables: Sequence[bytes]) -> list[StoredPart]:
@@ -300,6 +323,44 @@ def test_only_a_part_without_new_pieces_costs_a_request_more(
         "PUT",
         *["PUT partNumber,uploadId"] * 2,
     ]
+
+
+def test_a_part_that_the_next_checkpoint_has_too_is_committed_once(
+    proxy: FaultyS3, place: StorageUrl, tmp_path: Path
+) -> None:
+    attempt = Attempt(row_case(through(proxy, place), ROLLING), tmp_path)
+    attempt.publish(["a"], [])
+    first = attempt.snapshot(1).committables
+    attempt.publish(["b"], [])
+    second = attempt.snapshot(2).committables
+    as_amazon(proxy)
+    with closing(attempt.committer()) as committer:
+        assert commit_by(committer, first).committed == 1
+        storage_at(place).delete(parts_of(first)[0].final.rpartition("/")[2])
+        proxy.counted()
+        report = commit_by(committer, [*first, *second])
+    assert (report.committed, report.already_committed) == (1, 1)
+    assert sorted(proxy.counted()) == ["POST delete", "POST uploadId"]
+    assert lines_in(place) == ["b"]
+
+
+def test_a_restored_part_that_has_appeared_is_recognised_without_reading_it(
+    proxy: FaultyS3, place: StorageUrl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = row_case(through(proxy, place), ROLLING)
+    attempt = Attempt(case, tmp_path)
+    for line in ("a", "b" * 12 * MIB, "c"):
+        attempt.publish([line], [])
+    committables = attempt.snapshot().committables
+    as_amazon(proxy)
+    with monkeypatch.context() as patch:
+        # The driver dies before it has removed the pieces.
+        patch.setattr(StoredPartFiles, "finish", lambda *_: None)
+        attempt.commit(committables)
+    proxy.counted()
+    assert attempt.commit(committables).already_committed == 1
+    assert "GET" not in proxy.counted()
+    assert case.leftovers() == []
 
 
 @pytest.mark.parametrize("uploads", [True, False], ids=["uploaded", "copied"])

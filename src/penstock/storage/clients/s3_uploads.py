@@ -6,6 +6,7 @@ The client has no calls for them: it completes or aborts in the same process wha
 from __future__ import annotations
 
 import base64
+import hashlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +65,19 @@ def checksum_text(crc: int) -> str:
 def crc_of(text: str) -> int:
     """Return the CRC-32 that S3 has written."""
     return int.from_bytes(base64.b64decode(text), "big")
+
+
+def etag_of_upload(parts: Sequence[UploadedPart]) -> str:
+    """Return the ETag of an object that was uploaded in parts; empty if they do not tell it.
+
+    With some kinds of encryption the object has another one.
+    """
+    try:
+        digests = [bytes.fromhex(part.etag.strip('"')) for part in parts]
+    except ValueError:
+        return ""
+    digest = hashlib.md5(b"".join(digests), usedforsecurity=False).hexdigest()
+    return f'"{digest}-{len(digests)}"'
 
 
 class MultipartUploads:

@@ -9,7 +9,7 @@ from zlib import crc32
 from penstock.common.storage_url import StorageUrl
 from penstock.connectors.files.rolling_policy import Piece
 from penstock.errors import CorruptStagedRecordsError, LostStagedFileError
-from penstock.storage.contract import Storage
+from penstock.storage.contract import Storage, StoredFile
 from penstock.storage.storages import storage_at
 
 
@@ -18,10 +18,15 @@ def storage_of(url: StorageUrl) -> tuple[Storage, str]:
     return storage_at(replace(url, parts=())), url.path
 
 
+def facts_of(url: StorageUrl) -> StoredFile | None:
+    """Return what is known of an object, None if there is none."""
+    storage, path = storage_of(url)
+    return storage.stat(path)
+
+
 def size_of(url: StorageUrl) -> int | None:
     """Return the size of an object, None if there is none."""
-    storage, path = storage_of(url)
-    found = storage.stat(path)
+    found = facts_of(url)
     return None if found is None else found.size
 
 

@@ -27,6 +27,7 @@ from penstock.connectors.files.rolling_policy import Piece
 from penstock.connectors.files.stored.objects import (
     check_size,
     checked_content,
+    facts_of,
     has_content,
     size_of,
     storage_of,
@@ -35,6 +36,7 @@ from penstock.connectors.files.stored.staging_url import StagingUrl
 from penstock.connectors.files.stored.uploads import PartUploads
 from penstock.errors import LostPendingFileError, OccupiedPathError
 from penstock.ids import is_no_later
+from penstock.storage.clients.s3_uploads import UploadedPart, etag_of_upload
 from penstock.storage.contract import PIECE_BYTES, pieces_of
 from penstock.storage.durable_files import checksum
 from penstock.storage.storages import storage_at
@@ -139,6 +141,9 @@ class StoredPartFiles(PartFiles[StoredPart]):
             raise
 
     def make_visible(self, part: StoredPart) -> bool:
+        if part.upload in self._completed:
+            # The next checkpoint has what this one was still committing.
+            return False
         sources = self._sources(part)
         final = self._staging.final(part.final, sources[0][0])
         uploads = PartUploads.of(final)
@@ -227,7 +232,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
         if found is not None:
             # Without its pieces the part was committed. An empty object takes the place of one that
             # was moved away.
-            if has_content(final, part.sources) or (missing is not None and found == 0):
+            if _has_content(final, part) or (missing is not None and found == 0):
                 return False
             raise OccupiedPathError(str(sources[0][0]), str(final))
         if missing is not None:
@@ -245,7 +250,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
                 self._give_name(final, sources)
         except (FileExistsError, FileNotFoundError):
             # The answer to an earlier request was lost, or another driver was faster.
-            if not has_content(final, part.sources):
+            if not _has_content(final, part):
                 raise OccupiedPathError(str(sources[0][0]), str(final)) from None
             return False
         return True
@@ -270,6 +275,16 @@ class StoredPartFiles(PartFiles[StoredPart]):
                 with contextlib.suppress(OSError):
                     if (uploads := PartUploads.of(final)) is not None:
                         uploads.abort(final, part.upload)
+
+
+def _has_content(final: StorageUrl, part: StoredPart) -> bool:
+    """Whether an object is the final one of a part."""
+    if part.upload:
+        # Nothing has to be read if the ETag is what it is after an upload of these parts.
+        found, etag = facts_of(final), etag_of_upload([UploadedPart(*one) for one in part.parts])
+        if found is not None and etag and found.version == etag:
+            return found.size == sum(piece.size for piece in part.sources)
+    return has_content(final, part.sources)
 
 
 def _merged(
