@@ -364,6 +364,27 @@ def test_a_restored_part_that_has_appeared_is_recognised_without_reading_it(
 
 
 @pytest.mark.parametrize("uploads", [True, False], ids=["uploaded", "copied"])
+def test_an_object_that_was_rewritten_after_its_commit_does_not_stop_the_job(
+    proxy: FaultyS3,
+    place: StorageUrl,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    uploads: bool,
+) -> None:
+    settings = {} if uploads else {"proxy-excludes": "none.example"}
+    attempt = Attempt(row_case(through(proxy, place, **settings), ROLLING), tmp_path)
+    attempt.publish(["a"], [])
+    committables = attempt.snapshot().committables
+    as_amazon(proxy)
+    attempt.commit(committables)
+    (name,) = finished(place)
+    storage_at(place).replace(name, b"compacted\n")
+    assert attempt.commit(committables).already_committed == 1
+    assert lines_in(place) == ["compacted"]
+    assert "another program has written it" in caplog.text
+
+
+@pytest.mark.parametrize("uploads", [True, False], ids=["uploaded", "copied"])
 def test_an_object_of_another_origin_is_never_overwritten(
     s3: S3Server, place: StorageUrl, tmp_path: Path, uploads: bool
 ) -> None:

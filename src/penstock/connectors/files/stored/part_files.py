@@ -230,11 +230,17 @@ class StoredPartFiles(PartFiles[StoredPart]):
         missing = next((url for url in staged if size_of(url) is None), None)
         found = size_of(final)
         if found is not None:
+            if missing is None and not _has_content(final, part):
+                raise OccupiedPathError(str(sources[0][0]), str(final))
             # Without its pieces the part was committed. An empty object takes the place of one that
             # was moved away.
-            if _has_content(final, part) or (missing is not None and found == 0):
-                return False
-            raise OccupiedPathError(str(sources[0][0]), str(final))
+            if found not in (0, sum(piece.size for piece in part.sources)):
+                logger.warning(
+                    "%s has another size than when it was committed: another program has written "
+                    "it. It is left as it is.",
+                    final,
+                )
+            return False
         if missing is not None:
             raise LostPendingFileError(str(missing), str(final))
         if part.upload:
