@@ -153,6 +153,26 @@ def test_what_two_jobs_restored_is_committed_once(case: Case, tmp_path: Path) ->
     assert sorted(case.shown()) == ["a", "b", "of the original", "of the other"]
 
 
+def test_the_first_checkpoint_after_a_restore_needs_nothing_of_the_job_that_was_restored(
+    case: Case, tmp_path: Path
+) -> None:
+    original = Attempt(case, tmp_path)
+    original.publish(["a"], ["b"])
+    held = original.snapshot(1, flush=False)
+    other = Attempt(case, tmp_path, job="other", restored=held.state, commits=held.committables)
+    other.publish(["c"], [])
+    first = other.snapshot(1, flush=False)
+    original.discard([*held.state, *held.committables], [])
+    original.sweep([])
+    again = Attempt(
+        case, tmp_path, "a2", job="other", restored=first.state, commits=first.committables
+    )
+    again.commit(again.snapshot(2).committables)
+    again.sweep([])
+    assert sorted(case.shown()) == ["a", "b", "c"]
+    assert case.leftovers() == []
+
+
 def test_two_jobs_of_one_id_do_not_meet(case: Case, tmp_path: Path) -> None:
     """They differ in their checkpoint directories only, and write to the same place."""
     instances = {"one": hashed(tmp_path / "one"), "two": hashed(tmp_path / "two")}

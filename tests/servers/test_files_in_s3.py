@@ -495,6 +495,37 @@ def test_pieces_of_a_growing_file_stay_in_the_store_over_checkpoints(
     assert case.leftovers() == []
 
 
+def test_pieces_of_another_job_are_not_needed_when_an_upload_with_them_has_expired(
+    place: StorageUrl, tmp_path: Path
+) -> None:
+    case = row_case(place, GROWING)
+    original = Attempt(case, tmp_path)
+    original.publish(["a"], [])
+    state = original.snapshot(1, flush=False).state
+    other = Attempt(case, tmp_path, job="other", restored=state)
+    other.publish(["b"], [])
+    first = other.snapshot(1, flush=False)
+    assert first.state == []
+    original.sweep([])
+    storage_at(place).delete_unfinished("")
+    other.commit(first.committables)
+    other.discard(first.committables, [])
+    assert lines_in(place) == ["a", "b"]
+    assert case.leftovers() == []
+
+
+def test_pieces_of_a_sink_that_had_its_path_elsewhere_are_continued_below_the_new_one(
+    place: StorageUrl, tmp_path: Path
+) -> None:
+    dead = Attempt(row_case(place / "old", GROWING), tmp_path)
+    dead.publish(["a"], [])
+    state = dead.snapshot(1, flush=False).state
+    moved = Attempt(row_case(place / "new", GROWING), tmp_path, "a2", state)
+    moved.publish(["b"], [])
+    moved.commit(moved.snapshot(2).committables)
+    assert lines_in(place / "new") == ["a", "b"]
+
+
 def test_a_lost_piece_of_a_growing_file_is_found_when_it_is_restored(
     s3: S3Server, place: StorageUrl, tmp_path: Path
 ) -> None:

@@ -60,6 +60,9 @@ class LocalPartFiles(PartFiles[PendingPart]):
     def has(self, path: str) -> bool:
         return scheme_of(path) not in STORE_SCHEMES
 
+    def owns(self, path: str) -> bool:
+        return self.directory.owns(Path(path))
+
     def check_size(self, piece: Piece) -> None:
         durable_files.check_size(self.directory.staged_file(piece.path)[0], piece.size)
 
@@ -123,7 +126,7 @@ class LocalPartFiles(PartFiles[PendingPart]):
                 part_format.join(paths, file)
             crc = durable_files.checksum(pending)
         # A piece of another job belongs to that job's checkpoint, which may be restored again.
-        own = [str(path) for path in paths if self.directory.owns(path)]
+        own = [piece.path for piece in part.pieces if self.owns(piece.path)]
         return PendingPart(
             str(pending),
             str(final),

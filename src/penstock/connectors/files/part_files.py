@@ -104,6 +104,10 @@ class PartFiles(ABC, Generic[P]):
         """Whether this is a path in a place of this kind."""
 
     @abstractmethod
+    def owns(self, path: str) -> bool:
+        """Whether this step wrote a piece, below this path; if not, another job may remove it."""
+
+    @abstractmethod
     def check_size(self, piece: Piece) -> None:
         """Check that a piece of a restored snapshot is there.
 
@@ -117,7 +121,10 @@ class PartFiles(ABC, Generic[P]):
 
     @abstractmethod
     def prepare(self, parts: Sequence[Part], part_format: PartFormat) -> list[P]:
-        """Make parts durable, invisible and checked; may be called again after it raised."""
+        """Make parts durable, invisible and checked; may be called again after it raised.
+
+        They need no piece of another job from then on.
+        """
 
     @abstractmethod
     def make_visible(self, part: P) -> bool:

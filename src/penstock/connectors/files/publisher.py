@@ -110,6 +110,7 @@ class PartFilePublisher(SinkPublisher):
             self._pieces[subtask, unrolled.bucket].extend(unrolled.pieces)
             self._durable.update(piece.path for piece in unrolled.pieces)
         self._in_state = set(self._durable)
+        self._of_other_jobs = {path for path in self._durable if not self.files.owns(path)}
 
     def publish(self, staged: Sequence[bytes]) -> None:
         now = time.time()
@@ -127,7 +128,10 @@ class PartFilePublisher(SinkPublisher):
         parts: list[Part] = []
         unrolled: list[UnrolledPieces] = []
         for (subtask, bucket), pieces in list(self._pieces.items()):
-            complete, rest = roll_at_barrier(pieces, self.settings.rolling_policy, now, flush=flush)
+            # The first checkpoint after a restore needs no snapshot of another job.
+            ends = flush or not self._of_other_jobs.isdisjoint(piece.path for piece in pieces)
+            policy = self.settings.rolling_policy
+            complete, rest = roll_at_barrier(pieces, policy, now, flush=ends)
             for part in complete:
                 in_state = self._in_state.intersection(piece.path for piece in part)
                 self._in_state -= in_state
@@ -140,6 +144,7 @@ class PartFilePublisher(SinkPublisher):
                 self._pieces[subtask, bucket] = list(rest)
             else:
                 del self._pieces[subtask, bucket]
+        self._of_other_jobs.clear()
         return self._pre_commits.add(lambda: self._prepare(parts), lambda: self._keep(unrolled))
 
     def _check_place(self, piece: Piece) -> None:

@@ -116,6 +116,9 @@ class StoredPartFiles(PartFiles[StoredPart]):
     def has(self, path: str) -> bool:
         return scheme_of(path) in STORE_SCHEMES
 
+    def owns(self, path: str) -> bool:
+        return self._staging.owns(path)
+
     def check_size(self, piece: Piece) -> None:
         check_size(self._staging.staged(piece.path), piece.size)
 
@@ -194,14 +197,15 @@ class StoredPartFiles(PartFiles[StoredPart]):
         final = cast(StorageUrl, part.final)
         sources = [(self._staging.staged(piece.path), piece) for piece in part.pieces]
         # A piece of another job belongs to that job's checkpoint, which may be restored again.
-        own = [piece.path for piece in part.pieces if self._staging.owns(piece.path)]
+        own = [piece.path for piece in part.pieces if self.owns(piece.path)]
         pieces = [path for path in own if path not in part.in_state]
         held = [path for path in own if path in part.in_state]
         pending = self._staging.url(f"{final.name}.pending")
         if len(sources) > 1 and not part_format.joins_bytes:
             sources = [(pending, _merged(sources, part_format, pending))]
-        elif uploads is None and (len(sources) > 1 or not pieces):
-            # Its commit may take the object away, which an older checkpoint may need.
+        elif len(own) < len(sources) or (uploads is None and (len(sources) > 1 or not pieces)):
+            # The other job may remove its piece. Without uploads a commit may take the object away,
+            # which an older checkpoint may need.
             sources = [(pending, _joined(sources, pending))]
         if sources[0][0] == pending:
             pieces.append(str(pending))
