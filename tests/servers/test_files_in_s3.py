@@ -469,6 +469,22 @@ def test_the_uploads_of_a_checkpoint_that_never_counts_are_aborted(
     assert case.leftovers() == []
 
 
+def test_uploads_that_are_never_needed_are_aborted_although_the_sink_has_moved(
+    place: StorageUrl, tmp_path: Path
+) -> None:
+    dead = Attempt(row_case(place / "old", ROLLING), tmp_path)
+    dead.publish(["a"], [])
+    lost = dead.snapshot(1).committables
+    other = Attempt(row_case(place / "old", ROLLING), tmp_path, job="other")
+    other.publish(["b"], [])
+    of_other = other.snapshot(1).committables
+    moved = Attempt(row_case(place / "new", ROLLING), tmp_path, "a2")
+    moved.discard([*lost, *of_other], [])
+    assert len(uploads_below(place)) == 1
+    other.commit(of_other)
+    assert lines_in(place / "old") == ["b"]
+
+
 def test_pieces_of_a_growing_file_stay_in_the_store_over_checkpoints(
     place: StorageUrl, tmp_path: Path
 ) -> None:

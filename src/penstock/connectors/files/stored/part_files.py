@@ -34,7 +34,7 @@ from penstock.connectors.files.stored.objects import (
 )
 from penstock.connectors.files.stored.staging_url import StagingUrl
 from penstock.connectors.files.stored.uploads import PartUploads
-from penstock.errors import LostPendingFileError, OccupiedPathError
+from penstock.errors import LostPendingFileError, OccupiedPathError, UnsafeNameError
 from penstock.ids import is_no_later
 from penstock.storage.clients.s3_uploads import UploadedPart, etag_of_upload
 from penstock.storage.contract import PIECE_BYTES, pieces_of
@@ -280,10 +280,11 @@ class StoredPartFiles(PartFiles[StoredPart]):
 
     def _abort(self, parts: Iterable[StoredPart]) -> None:
         for part in parts:
-            if part.upload and self._staging.owns(part.sources[0].path):
+            with contextlib.suppress(OSError, UnsafeNameError):
                 final = self._staging.final(part.final, self._sources(part)[0][0])
-                with contextlib.suppress(OSError):
-                    if (uploads := PartUploads.of(final)) is not None:
+                if part.upload and self._staging.began(final):
+                    uploads = PartUploads.of(final)
+                    if uploads is not None:
                         uploads.abort(final, part.upload)
 
 
