@@ -294,6 +294,22 @@ def test_a_moved_object_does_not_appear_again_when_its_commit_is_repeated(
     assert lines_in(place) == ["a"]
 
 
+def test_a_moved_object_of_another_jobs_checkpoint_does_not_appear_again(
+    case: Case, place: StorageUrl, tmp_path: Path
+) -> None:
+    """Whichever job commits the checkpoint uses up what it holds, as in a directory."""
+    original = Attempt(case, tmp_path)
+    original.publish(["a"], [])
+    committables = original.snapshot(1).committables
+    Attempt(case, tmp_path, job="other", commits=committables)
+    (name,) = finished(place)
+    storage_at(place).delete(name)
+    for job in ("other", "third"):
+        with pytest.raises(CommitFailedError, match="is gone and there is no s3://files/"):
+            Attempt(case, tmp_path, "a2", job=job, commits=committables)
+    assert finished(place) == []
+
+
 def test_an_expired_upload_of_pieces_that_an_older_checkpoint_holds_is_made_again(
     place: StorageUrl, tmp_path: Path
 ) -> None:
@@ -581,20 +597,21 @@ def test_a_sink_that_has_moved_to_a_store_refuses_unfinished_files_on_a_disk(
 
 
 @pytest.mark.parametrize(
-    ("final", "source"),
+    ("final", "source", "deletes"),
     [
-        ("s3://other-bucket/x", ""),
-        ("s3://files/elsewhere", ""),
-        ("{base}/.staging-job/x", ""),
-        ("{base}", ""),
-        ("/etc/passwd", ""),
-        ("", "{base}/x"),
-        ("", "{base}/.staging-job/step/b1/x"),
-        ("", "{base}/.staging-job/other/a1/x"),
+        ("s3://other-bucket/x", "", ""),
+        ("s3://files/elsewhere", "", ""),
+        ("{base}/.staging-job/x", "", ""),
+        ("{base}", "", ""),
+        ("/etc/passwd", "", ""),
+        ("", "{base}/x", ""),
+        ("", "{base}/.staging-job/step/b1/x", ""),
+        ("", "{base}/.staging-job/other/a1/x", ""),
+        ("", "", "{base}/x"),
     ],
 )
 def test_a_forged_committable_names_nothing_outside_of_the_sinks_path(
-    case: Case, place: StorageUrl, tmp_path: Path, final: str, source: str
+    case: Case, place: StorageUrl, tmp_path: Path, final: str, source: str, deletes: str
 ) -> None:
     attempt = Attempt(case, tmp_path)
     attempt.publish(["a"], [])
@@ -604,6 +621,7 @@ def test_a_forged_committable_names_nothing_outside_of_the_sinks_path(
         part,
         final=final.format(base=place) or part.final,
         sources=[piece._replace(path=source.format(base=place) or piece.path)],
+        pieces=[deletes.format(base=place) or piece.path],
     )
     with pytest.raises(CommitFailedError, match="which is not inside"):
         attempt.commit([encode(forged)])

@@ -148,6 +148,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
             # The next checkpoint has what this one was still committing.
             return False
         sources = self._sources(part)
+        self._pieces(part)  # nothing becomes visible if one of them is a forged name
         final = self._staging.final(part.final, sources[0][0])
         uploads = PartUploads.of(final)
         if uploads is not None and part.upload:
@@ -163,7 +164,9 @@ class StoredPartFiles(PartFiles[StoredPart]):
         self._has_finished = True
         # Whatever cannot be removed now is swept later. The parts are committed in any case.
         with contextlib.suppress(OSError):
-            _delete(self._staging.staged(path) for part in parts for path in part.pieces)
+            # Those of another job, too, which was restored without a claim: without them nothing
+            # can let a part appear again that was moved away.
+            _delete(url for part in parts for url in self._pieces(part))
 
     def discard(self, discarded: Iterable[Entry], retained: Iterable[Entry]) -> None:
         gone, kept = list(discarded), list(retained)
@@ -229,9 +232,8 @@ class StoredPartFiles(PartFiles[StoredPart]):
         uploads: PartUploads | None,
     ) -> bool:
         """Let a part appear whose upload is gone, or that has none; false if it is there."""
-        of_part = dict.fromkeys([*part.pieces, *(str(url) for url, _ in sources)])
-        staged = map(self._staging.staged, of_part)
-        missing = next((url for url in staged if size_of(url) is None), None)
+        objects = dict.fromkeys([*self._pieces(part), *(url for url, _ in sources)])
+        missing = next((url for url in objects if size_of(url) is None), None)
         found = size_of(final)
         if found is not None:
             if missing is None and not _has_content(final, part):
@@ -277,6 +279,9 @@ class StoredPartFiles(PartFiles[StoredPart]):
 
     def _sources(self, part: StoredPart) -> list[tuple[StorageUrl, Piece]]:
         return [(self._staging.staged(piece.path), piece) for piece in part.sources]
+
+    def _pieces(self, part: StoredPart) -> list[StorageUrl]:
+        return [self._staging.staged(path) for path in part.pieces]
 
     def _abort(self, parts: Iterable[StoredPart]) -> None:
         for part in parts:
