@@ -11,6 +11,8 @@ READ_BYTES = 8 << 20
 """The size of parts that are put together from small objects."""
 _COPY_BYTES = 256 << 20
 """The size that a part has at most: the store answers when it has copied it."""
+_MOST_PARTS = 10_000
+"""How many an upload may have. Very large files have larger parts, so that these are enough."""
 
 
 class Segment(NamedTuple):
@@ -26,6 +28,9 @@ def divide(sizes: Sequence[int], most: int = _COPY_BYTES) -> list[list[Segment]]
 
     A part of one segment is copied by the store, the segments of other parts are read.
     """
+    # The last part may be smaller.
+    least = max(LEAST_BYTES, -(-sum(sizes) // (_MOST_PARTS - 1)))
+    most = max(most, 2 * least)
     parts: list[list[Segment]] = []
     segments: list[Segment] = []
     waiting = 0
@@ -33,14 +38,14 @@ def divide(sizes: Sequence[int], most: int = _COPY_BYTES) -> list[list[Segment]]
         start = 0
         while start < size:
             rest = size - start
-            if waiting == 0 and rest >= LEAST_BYTES:
+            if waiting == 0 and rest >= least:
                 length = min(rest, most)
-                if 0 < rest - length < LEAST_BYTES:
-                    length -= LEAST_BYTES
+                if 0 < rest - length < least:
+                    length -= least
                 parts.append([Segment(source, start, start + length)])
             else:
                 # Of a large object only as much is read as the part needs.
-                wanted = LEAST_BYTES if rest >= 2 * LEAST_BYTES else READ_BYTES
+                wanted = least if rest >= 2 * least else max(least, READ_BYTES)
                 length = min(rest, max(wanted - waiting, 0))
                 if length:
                     segments.append(Segment(source, start, start + length))
