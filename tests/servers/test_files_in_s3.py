@@ -6,8 +6,9 @@ import gzip
 import os
 import re
 import resource
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,29 @@ def test_a_checkpoint_costs_a_bounded_number_of_requests(
     ]
     # A new committer asks whether the objects are there: this one could be committing again.
     assert at_the_commit == ["HEAD", "HEAD", "POST delete", "POST uploadId", "POST uploadId"]
+
+
+@pytest.mark.parametrize(("method", "flush"), [("GET", True), ("HEAD", False)])
+def test_small_pieces_are_read_and_looked_for_at_the_same_time(
+    proxy: FaultyS3, place: StorageUrl, tmp_path: Path, method: str, flush: bool
+) -> None:
+    attempt = Attempt(row_case(through(proxy, place), GROWING), tmp_path)
+    lines = [f"line {number}" for number in range(16)]
+    for line in lines:
+        attempt.publish([line], [])
+    together = threading.Barrier(8)
+
+    def choose(request: Request) -> None:
+        if request.method == method:
+            with suppress(threading.BrokenBarrierError):
+                together.wait(10)
+
+    proxy.choose = choose
+    snapshot = attempt.snapshot(flush=flush)
+    proxy.choose = lambda _: None
+    assert not together.broken
+    attempt.commit([*snapshot.committables, *attempt.snapshot(2).committables])
+    assert lines_in(place) == lines
 
 
 def test_a_file_of_one_piece_is_never_read(

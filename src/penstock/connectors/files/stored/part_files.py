@@ -33,7 +33,7 @@ from penstock.connectors.files.stored.objects import (
     storage_of,
 )
 from penstock.connectors.files.stored.staging_url import StagingUrl
-from penstock.connectors.files.stored.uploads import PartUploads
+from penstock.connectors.files.stored.uploads import REQUESTS_AT_ONCE, PartUploads
 from penstock.errors import LostPendingFileError, OccupiedPathError, UnsafeNameError
 from penstock.ids import is_no_later
 from penstock.storage.clients.s3_uploads import UploadedPart, etag_of_upload
@@ -124,7 +124,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
 
     def keep(self, pieces: Sequence[Piece]) -> None:
         # They are durable since their tasks have ended.
-        in_parallel(self.check_size, pieces, self.threads)
+        in_parallel(self.check_size, pieces, REQUESTS_AT_ONCE)
 
     # -- parts -----------------------------------------------------------------------------------
 

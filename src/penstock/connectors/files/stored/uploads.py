@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.common.storage_url import StorageUrl
 from penstock.connectors.files.committables import StoredPart
+from penstock.connectors.files.part_files import in_parallel
 from penstock.connectors.files.rolling_policy import Piece
 from penstock.connectors.files.stored.objects import check_crc, check_size, storage_of
 from penstock.connectors.files.stored.staging_url import StagingUrl
@@ -18,6 +19,9 @@ from penstock.errors import LostStagedFileError
 from penstock.storage.clients.s3_uploads import MultipartUploads, UploadedPart, crc_of
 
 Sources = Sequence[tuple[StorageUrl, Piece]]
+
+REQUESTS_AT_ONCE = 16
+"""How many small pieces of one part are read at the same time."""
 
 
 class PartUploads:
@@ -116,11 +120,11 @@ class _Content:
         return part
 
     def _read(self, number: int, segments: Sequence[Segment]) -> UploadedPart:
-        blocks, crc = [], 0
-        for segment in segments:
-            block = self._content(segment)
+        crc = 0
+        # In memory is one part, as large as it may be.
+        blocks = in_parallel(self._content, segments, REQUESTS_AT_ONCE)
+        for segment, block in zip(segments, blocks, strict=True):
             self._add(segment, crc32(block))
-            blocks.append(block)
             crc = crc32(block, crc)
         return self._uploads.put_part(self._final, self._upload, number, b"".join(blocks), crc)
 
