@@ -8,13 +8,15 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -344,6 +346,58 @@ def unfinished(storage: ObjectStorage) -> int:
     query = {"uploads": "", "prefix": storage.root.path}
     listed = bucket.request(dataclasses.replace(storage.root, parts=()), "GET", query)
     return len(re.findall(rb"<UploadId>[^<]", listed.body))
+
+
+@pytest.mark.parametrize("silence", ["before the answer", "in the answer", "drip"])
+def test_requests_for_uploads_heed_the_timeouts(s3: S3Server, silence: str) -> None:
+    read = "100 s" if silence == "drip" else "300 ms"
+    answer = "500 ms" if silence == "drip" else "100 s"
+    ended = threading.Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if silence != "before the answer":
+                self.send_response(200)
+                self.send_header("Content-Length", "1000000")
+                self.end_headers()
+            while not ended.wait(0.02):
+                if silence == "drip":
+                    self.wfile.write(b" ")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        settings = {"read_timeout": read, "timeout": answer, "retry_timeout": "100 ms"}
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        root = s3.url(BUCKET, "a", endpoint=endpoint, **settings)
+        begun = time.monotonic()
+        with pytest.raises(OSError, match=r"did not answer in time.*s3://faults"):
+            ObjectStorage(root).delete_unfinished("")
+        assert time.monotonic() - begun < 10
+        ended.set()
+        server.shutdown()
+
+
+def test_requests_for_uploads_wait_for_a_connection_no_longer_than_the_timeout(
+    s3: S3Server,
+) -> None:
+    with socket.socket() as listener, ExitStack() as full:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            # Linux does not answer when the queue of a listener is full.
+            waiting = full.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        settings = {"connect_timeout": "300 ms", "read_timeout": "50 s", "retry_timeout": "0 s"}
+        root = s3.url(BUCKET, "a", endpoint=endpoint, **settings)
+        begun = time.monotonic()
+        with pytest.raises(OSError, match="did not answer in time"):
+            ObjectStorage(root).delete_unfinished("")
+        assert time.monotonic() - begun < 10
 
 
 def test_unfinished_uploads_are_found_page_by_page(s3: S3Server, proxy: FaultyS3) -> None:

@@ -26,6 +26,7 @@ _DURATIONS = {
     "timeout": timedelta(minutes=10),
     "pool_idle_timeout": None,
 }
+_TIMEOUTS = ("connect_timeout", "read_timeout", "timeout")
 _CLIENT = frozenset(_DURATIONS) | {
     "allow_http",
     "allow_invalid_certificates",
@@ -51,6 +52,17 @@ _ENDPOINT_VARIABLES = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_EN
 
 
 @dataclass(frozen=True)
+class Timeouts:
+    """How many seconds a request may take, for what is sent without the client's library."""
+
+    connect: float
+    read: float
+    """Without a byte."""
+    answer: float
+    """Until the end of the answer."""
+
+
+@dataclass(frozen=True)
 class ObjectStoreClient:
     """A client of one bucket."""
 
@@ -58,6 +70,7 @@ class ObjectStoreClient:
     """The module `obstore`."""
     store: Any
     repetition: Repetition
+    timeouts: Timeouts
     settings: Mapping[str, str]
     """By the names that the client uses; may hold credentials."""
 
@@ -90,9 +103,10 @@ def _make(url: StorageUrl) -> ObjectStoreClient:
     }
     given = {name: config.pop(name) for name in sorted(_CLIENT & config.keys())}
     client: dict[str, object] = dict(given)
-    for name, default in _DURATIONS.items():
-        if (duration := _duration(url, name, given.get(name), default)) is not None:
-            client[name] = duration
+    durations = {
+        name: _duration(url, name, given.get(name), default) for name, default in _DURATIONS.items()
+    }
+    client.update((name, value) for name, value in durations.items() if value is not None)
     if url.scheme == "s3":
         # There is no conditional copy: the client uploads one part, which the store copies.
         config.setdefault("copy_if_not_exists", "multipart")
@@ -114,6 +128,7 @@ def _make(url: StorageUrl) -> ObjectStoreClient:
         library,
         store,
         Repetition(retry_timeout.total_seconds(), first.total_seconds(), longest.total_seconds()),
+        Timeouts(*((durations[name] or timedelta()).total_seconds() for name in _TIMEOUTS)),
         settings,
     )
 

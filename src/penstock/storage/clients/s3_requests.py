@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import http.client
 import os
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 from xml.etree import ElementTree
 
@@ -19,7 +23,7 @@ from penstock.common.storage_url import StorageUrl
 from penstock.storage.clients.object_store_client import ObjectStoreClient
 from penstock.storage.clients.object_store_errors import Failure
 
-_SECONDS = 60
+_BLOCK = 1 << 16
 _KINDS = {401: "UnauthenticatedError", 403: "PermissionDeniedError", 404: "FileNotFoundError"}
 _ERROR = re.compile(rb"\s*(?:<\?xml[^>]*>)?\s*<Error[ >]")
 
@@ -58,6 +62,10 @@ class SignedBucket:
         token: str | None,
     ) -> None:
         self._repetition = client.repetition
+        self._timeouts = client.timeouts
+        self._opener = urllib.request.build_opener(
+            _Handler(client.timeouts.read), _TlsHandler(client.timeouts.read)
+        )
         self._base = urlsplit(base)
         self._scope = scope
         self._key_id, self._secret = keys
@@ -72,7 +80,7 @@ class SignedBucket:
         if not secret or not key_id:
             return None
         # A signed URL tells what the client has found out: address, region, token.
-        signed = client.library.sign(client.store, "GET", "x", timedelta(seconds=_SECONDS))
+        signed = client.library.sign(client.store, "GET", "x", timedelta(minutes=1))
         query = parse_qs(urlsplit(signed).query)
         credential, _, rest = query["X-Amz-Credential"][0].partition("/")
         if credential != key_id:
@@ -121,9 +129,10 @@ class SignedBucket:
         signed.setdefault("content-type", "application/octet-stream")
         data = body if body or method in ("PUT", "POST") else None
         request = urllib.request.Request(url, data, signed, method=method)
+        deadline = time.monotonic() + self._timeouts.answer
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-                content: bytes = answer.read()
+            with self._opener.open(request, timeout=self._timeouts.connect) as answer:
+                content = _content(answer, deadline)
                 found = {name.lower(): value for name, value in answer.headers.items()}
         except urllib.error.HTTPError as error:
             with error:
@@ -169,6 +178,54 @@ class SignedBucket:
         )
         url = f"{self._base.scheme}://{self._base.netloc}{path}"
         return (f"{url}?{text}" if text else url), fields
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection whose timeout is another one as soon as it is there."""
+
+    def __init__(self, *args: Any, read_seconds: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._read_seconds = read_seconds
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(self._read_seconds)
+
+
+class _TlsConnection(_Connection, http.client.HTTPSConnection):
+    pass
+
+
+class _Handler(urllib.request.HTTPHandler):
+    def __init__(self, read_seconds: float) -> None:
+        super().__init__()
+        self._read_seconds = read_seconds
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_Connection, read_seconds=self._read_seconds), req)
+
+
+class _TlsHandler(urllib.request.HTTPSHandler):
+    def __init__(self, read_seconds: float) -> None:
+        super().__init__()
+        self._read_seconds = read_seconds
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(partial(_TlsConnection, read_seconds=self._read_seconds), req)
+
+
+def _content(answer: http.client.HTTPResponse, deadline: float) -> bytes:
+    given = answer.headers.get("content-length")
+    length = None if given is None else int(given)
+    content = b""
+    while len(content) != length and (block := answer.read1(_BLOCK)):
+        content += block
+        # It may go on for ever: see `Answer.element`.
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+    if length is not None and len(content) != length:
+        raise http.client.IncompleteRead(content, length - len(content))
+    return content
 
 
 def _failure(error: Exception) -> Failure | None:

@@ -9,8 +9,8 @@ LEAST_BYTES = 5 << 20
 """The size that every part but the last one has at least."""
 READ_BYTES = 8 << 20
 """The size of parts that are put together from small objects."""
-_COPY_BYTES = 256 << 20
-"""The size that a part has at most: the store answers when it has copied it."""
+_COPY_BYTES = 64 << 20
+"""The size that a part has at most: the store may be silent until it has copied it."""
 _MOST_PARTS = 10_000
 """How many an upload may have. Very large files have larger parts, so that these are enough."""
 
