@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from starlette.testclient import TestClient
 
+from penstock.common.storage_url import Location
 from penstock.serve.application import context_of, create_app
 from penstock.serve.context import ServerSettings
 
@@ -16,7 +16,7 @@ BASE = "http://localhost:8081"
 
 
 @contextmanager
-def server(directory: Path, **settings: Any) -> Iterator[TestClient]:
+def server(directory: Location, **settings: Any) -> Iterator[TestClient]:
     """Yield a client of a server over a checkpoint directory."""
     context = context_of(ServerSettings(directory, **settings))
     with TestClient(create_app(context), base_url=BASE, raise_server_exceptions=False) as client:
