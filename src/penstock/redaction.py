@@ -111,6 +111,7 @@ _LOGGERS = (
     "penstock.datastream",
     "penstock.job",
     "penstock.recovery",
+    "penstock.serve",
     "penstock.storage",
     "penstock.spark",
     "penstock.state",

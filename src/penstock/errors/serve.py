@@ -22,3 +22,14 @@ class UnprotectedServerError(ConfigurationError):
         "{host!r} is not a loopback address: set penstock.serve.tokens-file, or --tokens, so that "
         "only those with a token see and control jobs"
     )
+
+
+class ServerAddressError(ConfigurationError):
+    """A server cannot listen on its address."""
+
+    host: str
+    port: int
+    reason: str
+    template = (
+        "the server cannot listen on {host} port {port}: {reason}; choose another with --port"
+    )

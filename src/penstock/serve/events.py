@@ -7,15 +7,18 @@ pile up. What is sent is computed once for all streams, and only while there are
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 
 from anyio import to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock.common.text.tolerant_json import encode_json
+from penstock.redaction import redact
+
+logger = logging.getLogger("penstock.serve")
 
 Source = Callable[[str], object]
 """Returns the state of a topic, for JSON; it may block."""
@@ -46,6 +49,8 @@ class EventHub:
         self._source: Source = lambda topic: None
         self.streams = 0
         """How many streams are open."""
+        self._problem = ""
+        """Why a state could not be had the last time; logged when it changes."""
         self.is_ending: Callable[[], bool] = lambda: False
         """Whether the server ends; streams do, too, then."""
 
@@ -95,15 +100,23 @@ class EventHub:
     async def _run(self) -> None:
         while self._readers:
             for topic in list(self._readers):
-                with suppress(Exception):
-                    # A state that cannot be had now is sent when it can be had again.
+                try:
                     value = await to_thread.run_sync(self._source, topic)
-                    self._keep(topic, encode_json(value))
+                except Exception as error:
+                    # It is sent when it can be had again.
+                    self._log(f"{type(error).__name__}: {error}")
+                    continue
+                self._keep(topic, encode_json(value))
             self._states = {t: s for t, s in self._states.items() if t in self._readers}
             async with self._changed:
                 self._changed.notify_all()
             await asyncio.sleep(self._every_s)
         self._states = {}
+
+    def _log(self, problem: str) -> None:
+        if problem != self._problem:
+            logger.warning("Event streams lack the newest state: %s", redact(problem))
+        self._problem = problem
 
     def _keep(self, topic: str, state: bytes) -> None:
         if topic not in self._states or self._states[topic][1] != state:

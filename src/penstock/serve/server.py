@@ -2,45 +2,82 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
 import uvicorn
 
+from penstock.errors import ServerAddressError
 from penstock.serve.application import context_of, create_app
 from penstock.serve.context import ServerSettings
 
 _GRACE_S = 2
 _MOST_CONNECTIONS = 400
 """Far below what a process may open: further callers get 503."""
+_BACKLOG = 512
 
 
 def serve(settings: ServerSettings) -> None:
-    """Look at the jobs once, then answer calls until SIGINT or SIGTERM."""
-    context = context_of(settings)
-    began = time.monotonic()
-    jobs = context.jobs.jobs()
-    took = time.monotonic() - began
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    """Look at the jobs once, then answer calls until SIGINT or SIGTERM.
+
+    Raises:
+        ServerAddressError: the address cannot be listened on.
+        OSError: the checkpoint directory cannot be read.
+    """
+    sockets = listen(settings.host, settings.port)
+    try:
+        context = context_of(settings)
+        began = time.monotonic()
+        jobs = context.jobs.jobs()
+        took = time.monotonic() - began
+        config = uvicorn.Config(
+            create_app(context),
+            http="h11",
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            # Nobody says on behalf of others where a request comes from.
+            proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        server = uvicorn.Server(config)
+        context.events.is_ending = lambda: server.should_exit
+        address = _address(settings, sockets[0].getsockname()[1])
+        seen = f"shows {len(jobs)} jobs in {settings.directory} (read in {took:.1f} s)"
+        print(f"{address} {seen}", flush=True)
+        server.run(sockets)
+    finally:
+        for listening in sockets:
+            listening.close()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on the addresses of a host, on one port; 0 chooses it.
+
+    Raises:
+        ServerAddressError: that is not possible.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # IPv4 first: `localhost` may have an IPv6 address that this machine has not.
+        for family, _, _, _, address in sorted(set(found)):
+            place = (address[0], port or (sockets[0].getsockname()[1] if sockets else 0))
+            try:
+                sockets.append(socket.create_server(place, family=family, backlog=_BACKLOG))
+            except OSError:
+                if not sockets:
+                    raise
+    except OSError as error:
+        raise ServerAddressError(host, port, error.strerror or str(error)) from error
+    return sockets
+
+
+def _address(settings: ServerSettings, port: int) -> str:
     scheme = "http" if settings.tls_cert is None else "https"
-    address = f"{scheme}://{host}:{settings.port}"
-    print(
-        f"{address} shows {len(jobs)} jobs in {settings.directory} (read in {took:.1f} s)",
-        flush=True,
-    )
-    config = uvicorn.Config(
-        create_app(context),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        # Nobody says on behalf of others where a request comes from.
-        proxy_headers=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        timeout_graceful_shutdown=_GRACE_S,
-    )
-    server = uvicorn.Server(config)
-    context.events.is_ending = lambda: server.should_exit
-    server.run()
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{port}"

@@ -64,6 +64,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "RemotePathError": ("ftp://host/a",),
     "LocalStateDirFullError": ("/a", "why"),
     "MissingOnHostError": ("numbers", "/data/in", "worker-2"),
+    "ServerAddressError": ("localhost", 8081, "Address already in use"),
     "TokensFileError": ("/tokens", "it has no token"),
     "UnsharedWorkDirError": ("/work", "worker-2"),
     "StateElsewhereError": ("/a/b.delta",),

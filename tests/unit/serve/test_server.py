@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -30,8 +29,7 @@ from penstock.checkpoint.storage.journal_entries import (
     CommitsStarted,
 )
 from penstock.serve.events import MOST_STREAMS
-from penstock.testing.servers.free_port import free_port
-from tests.unit.cli.job_fixtures import end, endless_job, job_directory
+from tests.unit.cli.job_fixtures import end, endless_job, job_directory, penstock
 from tests.unit.support import eventually
 
 JOBS, CHECKPOINTS = 100, 100
@@ -40,23 +38,18 @@ JOBS, CHECKPOINTS = 100, 100
 @contextmanager
 def serving(directory: Path, *options: str, scheme: str = "http") -> Iterator[tuple[str, Any]]:
     """Run a server; yield its address and its process."""
-    port = free_port()
     command = [sys.executable, "-m", "penstock.cli.main", "serve", "--dir", str(directory)]
-    command += ["--port", str(port), *options]
+    command += ["--port", "0", *options]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith(f"{scheme}://localhost:{port} shows")
-            eventually(lambda: is_open(port))
-            yield f"{scheme}://localhost:{port}", process
+            # It listens already, and answers as soon as it has started.
+            address = process.stdout.readline().partition(" shows ")[0]
+            assert address.startswith(f"{scheme}://localhost:")
+            yield address, process
         finally:
             process.kill()
-
-
-def is_open(port: int) -> bool:
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 def fetch(url: str, context: ssl.SSLContext | None = None) -> Any:
@@ -230,3 +223,10 @@ def make_jobs(directory: Path) -> None:
             first.storage.replace(f"chk-{id_}/_metadata", b"")
     for number in range(1, JOBS):
         shutil.copytree(str(first.path), directory / f"job-{number}", copy_function=os.link)
+
+
+def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
+    with serving(tmp_path) as (address, _):
+        result = penstock("serve", "--dir", tmp_path, "--port", address.rpartition(":")[2])
+    assert result.exit_code == 2
+    assert "choose another with --port" in result.stderr

@@ -35,7 +35,11 @@ def is_loopback(host: str) -> bool:
 @directory_options
 @click.option("--host", default="localhost", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(1, 65535), default=8081, show_default=True, help="Port."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8081,
+    show_default=True,
+    help="Port; 0 chooses one.",
 )
 @click.option("--tokens", type=_FILE, metavar="FILE", help="Bearer tokens, with their roles.")
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Certificate chain, for HTTPS.")

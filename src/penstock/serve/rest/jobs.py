@@ -108,7 +108,7 @@ def detail_of(job: JobView, live: Live, now: float) -> dict[str, Any]:
     return {
         "jid": hex_id(shown.id),
         "name": shown.name,
-        "isStoppable": flink_status(job) == "RUNNING",
+        "isStoppable": False,
         "state": flink_status(job, live),
         "job-type": job_type(job),
         "schedulerType": "Default",
