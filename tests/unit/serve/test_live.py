@@ -45,3 +45,18 @@ def test_a_job_without_a_driver_is_not_asked_and_is_stale(tmp_path: Path) -> Non
     live = LiveWatch().of(view(tmp_path), wait_s=10)
     assert (live.figures, live.is_stale) == (None, True)
     assert Control(job).pending() == []
+
+
+def test_a_driver_that_does_not_report_is_waited_for_only_once(tmp_path: Path) -> None:
+    set_driver(job_directory(tmp_path, "count"), pid=1)
+    now, waited = [0.0], [0.0]
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+        waited[0] += seconds
+
+    watch = LiveWatch(monotonic=lambda: now[0], pause=pause)
+    for _ in range(100):
+        assert watch.of(view(tmp_path), wait_s=1.5).is_stale
+        now[0] += 1.0
+    assert 1.5 <= waited[0] < 1.6

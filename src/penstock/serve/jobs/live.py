@@ -44,32 +44,36 @@ class LiveWatch:
         self._monotonic = monotonic
         self._pause = pause
         self._lock = threading.Lock()
-        self._asked: dict[tuple[str, str], float] = {}
-        """When the driver of a job's attempt was asked last."""
+        self._asked: dict[tuple[str, str], tuple[float, float]] = {}
+        """When the driver of a job's attempt was asked first and last."""
 
     def of(self, job: JobView, wait_s: float = 0.0) -> Live:
         """Return the newest figures; wait for the first ones of a driver that was not watched."""
-        is_alive = isinstance(job.driver, Alive)
-        if isinstance(job.driver, Alive):
-            self._watch(job, job.driver.owner.attempt)
-        deadline = self._monotonic() + wait_s
+        owner = job.driver.owner if isinstance(job.driver, Alive) else None
+        # A driver that has not reported since it was asked is not waited for again.
+        deadline = 0.0 if owner is None else self._watch(job, owner.attempt) + wait_s
         while True:
             figures = job.directory.read_live()
-            is_stale = figures is None or not is_alive or figures.is_stale(self._clock())
-            if not is_stale or not is_alive or self._monotonic() >= deadline:
-                return Live(figures, is_stale)
+            is_fresh = figures is not None and not figures.is_stale(self._clock())
+            if owner is None or is_fresh or self._monotonic() >= deadline:
+                return Live(figures, is_stale=owner is None or not is_fresh)
             self._pause(_POLL_S)
 
-    def _watch(self, job: JobView, attempt: str) -> None:
+    def _watch(self, job: JobView, attempt: str) -> float:
+        """Ask a driver to report; return when it was asked first."""
         key = str(job.directory.path), attempt
         now = self._monotonic()
         with self._lock:
-            if now - self._asked.get(key, float("-inf")) < _RENEW_S:
-                return
-            self._asked = {k: at for k, at in self._asked.items() if now - at < _WATCH_S}
-            self._asked[key] = now
+            first, last = self._asked.get(key, (now, float("-inf")))
+            if now - last < _RENEW_S:
+                return first
+            if now - last > _WATCH_S:
+                first = now  # it has stopped reporting since
+            self._asked = {k: at for k, at in self._asked.items() if now - at[1] < _WATCH_S}
+            self._asked[key] = first, now
         try:
             Control(job.directory).submit(Watch(_WATCH_S))
         except OSError as error:
             # A user who may only read sees everything else.
             logger.debug("The driver of job %s cannot be asked: %s", job.overview.id, error)
+        return first
