@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -20,6 +21,9 @@ from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.client.job_overview import JobOverview, last_checkpoint_of, overview_of
 from penstock.errors import CorruptJournalError
 from penstock.recovery.lease import DriverStatus, driver_status
+
+_FEW = 3
+_READ_AT_ONCE = 8
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -87,6 +91,11 @@ class CachedJob:
             OSError: they cannot be listed now.
         """
         with self._lock:
+            missing = [id_ for id_ in self._history.checkpoint_ids() if id_ not in self._ended]
+            if len(missing) > _FEW:
+                # In a store each of them is a request.
+                with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                    list(pool.map(self._record, missing))
             return list(self._newest_first())
 
     def checkpoint(self, checkpoint: int) -> CheckpointStats | None:

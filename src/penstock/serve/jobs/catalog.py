@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.checkpoint.storage.job_dir import JobDir, is_job
 from penstock.common.storage_url import Location
 from penstock.ids import JobKey
+from penstock.recovery.lease import Free
 from penstock.serve.jobs.cached_job import CachedJob, JobView
 from penstock.serve.jobs.hex_ids import hex_id
 from penstock.storage.storages import storage_at
@@ -19,6 +20,7 @@ from penstock.storage.storages import storage_at
 _READ_AT_ONCE = 16
 _MAX_AGE_S = 1.0
 _MAX_AGE_STORE_S = 5.0
+_MAX_AGE_ENDED_S = 30.0
 _WAIT_S = 0.2
 """How long a caller waits for a new look before it gets an older one."""
 _OLD_S = 30.0
@@ -96,6 +98,13 @@ class JobCatalog:
         self._looks.shutdown(wait=False, cancel_futures=True)
         self._readers.shutdown(wait=False, cancel_futures=True)
 
+    def _is_recent(self, view: JobView | None, now: float) -> bool:
+        """Whether a job need not be read again: in a store that takes requests, which cost."""
+        if view is None or view.state is None or isinstance(self.directory, Path):
+            return False
+        is_over = view.state.ended is not None and isinstance(view.driver, Free)
+        return is_over and 0 <= now - view.time < _MAX_AGE_ENDED_S
+
     def _begin_look(self) -> Future[None]:
         with self._lock:
             if self._look is None or self._look.done():
@@ -124,6 +133,8 @@ class JobCatalog:
             if not is_job(directory):
                 return None
             job = CachedJob(directory, self._heartbeat_timeout_s)
+        if self._is_recent(job.last, now):
+            return None if job.last is None else (job, job.last)
         try:
             view = job.read(now)
         except OSError:
