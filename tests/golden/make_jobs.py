@@ -41,7 +41,7 @@ from penstock.testing.servers.postgres_server import PostgresServer
 from tests.golden.programs import counts, overtaken, received, servers, states
 from tests.golden.programs.running import HOME, Run
 
-GENERATION = "v2"
+GENERATION = "v3"
 JOBS = Path(__file__).parent / "jobs"
 ROOT = Path(__file__).parents[2]
 _SECONDS = 40.0
