@@ -23,8 +23,9 @@ from penstock.common.live_figures import (
 )
 from penstock.common.metric_values import MetricInfo
 from penstock.serve.jobs.hex_ids import hex_id
-from tests.unit.cli.job_fixtures import job_directory, set_driver
+from tests.unit.cli.job_fixtures import end, endless_job, job_directory, set_driver
 from tests.unit.serve.serve_fixtures import get, server
+from tests.unit.support import eventually
 
 PLAN = [
     PlannedStep("numbers", "Source: numbers", 2, "source", 0, 128),
@@ -298,3 +299,31 @@ def test_without_checkpoints_there_are_no_statistics(client: TestClient, job: Jo
     job.write_facts(facts)
     for path in ("checkpoints", "checkpoints/config"):
         assert client.get(f"/jobs/count/{path}").status_code == 404
+
+
+def test_the_figures_of_a_running_job_arrive_in_all_calls(tmp_path: Path) -> None:
+    running = endless_job(tmp_path, execution__checkpointing__interval="100 ms")
+    with server(tmp_path) as client:
+        try:
+            eventually(lambda: get(client, "/jobs/overview")["jobs"][0]["state"] == "RUNNING")
+            job = get(client, "/jobs")["jobs"][0]["id"]
+
+            def read_records() -> list[int]:
+                vertices = get(client, f"/jobs/{job}")["vertices"]
+                return [vertex["metrics"]["read-records"] for vertex in vertices]
+
+            eventually(lambda: min(read_records()) > 0)
+            source, count = (vertex["id"] for vertex in get(client, f"/jobs/{job}")["vertices"])
+            path = f"/jobs/{job}/vertices/{source}"
+            eventually(lambda: get(client, f"{path}/backpressure")["status"] == "ok")
+            ratios = get(client, f"{path}/backpressure")["subtasks"]
+            assert all(0 <= ratio["busyRatio"] <= 1 for ratio in ratios)
+            wanted = "numRecordsInPerSecond"
+            (rate,) = get(client, f"/jobs/{job}/vertices/{count}/subtasks/metrics?get={wanted}")
+            assert rate["sum"] > 0
+            names = {metric["id"] for metric in get(client, f"/jobs/{job}/metrics")}
+            assert {"numRestarts", "numberOfCompletedCheckpoints", "uptime"} <= names
+            names = {metric["id"] for metric in get(client, f"{path}/metrics")}
+            assert {"0.numRecordsIn", "0.Map.numRecordsIn", "1.busyTimeMsPerSecond"} <= names
+        finally:
+            end(running)
