@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -70,6 +70,9 @@ def create_app(context: ServerContext) -> Starlette:
     async def described_page(request: Request) -> Response:
         return HTMLResponse(page(description))
 
+    async def dashboard(request: Request) -> Response:
+        return FileResponse(WEB / "index.html")
+
     routes: list[BaseRoute] = [
         Route("/openapi.json", described, methods=["GET"]),
         Route("/docs", described_page, methods=["GET"]),
@@ -80,8 +83,10 @@ def create_app(context: ServerContext) -> Starlette:
             Route(f"{prefix}{e.route}", handler_of(e, context, threads), methods=[e.method])
             for e in in_order(ENDPOINTS)
         ]
-    routes.append(Mount("/", StaticFiles(directory=WEB, html=True)))
-    return Starlette(
+    # Directories are not served, so that nothing leads elsewhere.
+    routes.append(Route("/", dashboard, methods=["GET"]))
+    routes.append(Mount("/", StaticFiles(directory=WEB)))
+    app = Starlette(
         routes=routes,
         middleware=[
             Middleware(
@@ -99,6 +104,9 @@ def create_app(context: ServerContext) -> Starlette:
             Exception: _defect,
         },
     )
+    # Every call has one path: nothing is redirected.
+    app.router.redirect_slashes = False
+    return app
 
 
 def public_paths() -> set[str]:

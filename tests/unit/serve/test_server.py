@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -50,6 +51,14 @@ def serving(directory: Path, *options: str, scheme: str = "http") -> Iterator[tu
             yield address, process
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="module")
+def endless_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
+    directory = tmp_path_factory.mktemp("checkpoints")
+    job_directory(directory, "count")
+    with serving(directory) as server:
+        yield server
 
 
 def fetch(url: str, context: ssl.SSLContext | None = None) -> Any:
@@ -230,3 +239,32 @@ def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
         result = penstock("serve", "--dir", tmp_path, "--port", address.rpartition(":")[2])
     assert result.exit_code == 2
     assert "choose another with --port" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GARBAGE\r\n\r\n", 400),
+        (b"GET /jobs HTTP/9.9\r\n\r\n", 403),
+        (b"GET /jobs HTTP/1.1\r\n\r\n", 400),
+        (b"GET /jobs HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", 400),
+        (b"GET /jobs/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /../../../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET //evil.example/%2e%2e HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"GET /jobs/\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"POST /jobs/a/stop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n", 413),
+    ],
+)
+def test_a_malformed_request_is_answered_and_harms_nothing(
+    endless_server: tuple[str, Any], request_: bytes, status: int
+) -> None:
+    address, process = endless_server
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as connection:
+        connection.settimeout(20)
+        connection.sendall(request_)
+        answer = connection.recv(65536)
+    assert answer.split()[1] == str(status).encode(), answer[:200]
+    assert b"root:" not in answer
+    assert process.poll() is None
+    assert len(fetch(f"{address}/jobs")["jobs"]) == 1
