@@ -27,6 +27,7 @@ from penstock.serve.http.guard import Guard
 from penstock.serve.http.openapi import openapi, page
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.live import LiveWatch
+from penstock.serve.prometheus.scrape import ENDPOINT as prometheus
 from penstock.serve.rest.catalogue import SUPPORTED, UNSUPPORTED
 
 ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *UNSUPPORTED)
@@ -76,6 +77,7 @@ def create_app(context: ServerContext) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/openapi.json", described, methods=["GET"]),
         Route("/docs", described_page, methods=["GET"]),
+        Route(prometheus.path, handler_of(prometheus, context, threads), methods=["GET"]),
     ]
     for prefix in (_VERSION, ""):
         routes.append(Route(f"{prefix}/events", stream, methods=["GET"]))

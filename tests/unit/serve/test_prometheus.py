@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,10 +14,15 @@ from penstock.common import Types
 from penstock.common.live_figures import LiveFigures
 from penstock.datastream import MapFunction, RuntimeContext
 from penstock.datastream.connectors import DiscardingSink
+from penstock.job.figures import job_monitor, stage_monitor
+from penstock.serve.http.tokens import read_tokens
 from penstock.serve.prometheus.samples import JobSnapshot
 from penstock.serve.prometheus.text import CONTENT_TYPE, render
-from tests.unit.support import environment
+from tests.unit.cli.job_fixtures import end, endless_job
+from tests.unit.serve.serve_fixtures import server
+from tests.unit.support import environment, eventually
 
+DASHBOARD = Path(__file__).parents[3] / "examples" / "grafana" / "penstock.json"
 NAME = 'a "job"\\\nof \u00fc'
 Series = dict[str, list[tuple[dict[str, str], float]]]
 
@@ -115,3 +123,48 @@ def test_user_metrics_of_every_kind_are_metrics_of_their_operator(series: Series
 def test_no_jobs_are_a_valid_answer() -> None:
     assert series_of() == {"flink_jobmanager_numRunningJobs": [({}, 0.0)]}
     assert CONTENT_TYPE.startswith("text/plain")
+
+
+def test_running_jobs_are_scraped_and_others_are_not(tmp_path: Path) -> None:
+    client = endless_job(tmp_path)
+    with server(tmp_path) as http:
+        first = http.get("/metrics")
+        assert first.status_code == 200
+        assert first.headers["content-type"] == CONTENT_TYPE
+        found = {f.name: f.samples for f in text_string_to_metric_families(first.text)}
+        (running,) = found["flink_jobmanager_numRunningJobs"]
+        assert running.value == 1
+        tasks = found["flink_taskmanager_job_task_numRecordsIn"]
+        assert {sample.labels["job_name"] for sample in tasks} == {"endless"}
+        (job,) = http.get("/jobs").json()["jobs"]
+        assert {sample.labels["job_id"] for sample in tasks} == {job["id"]}
+        end(client)
+        eventually(lambda: "endless" not in http.get("/metrics").text)
+
+
+def test_a_scrape_needs_a_token_where_the_api_does(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"reader {'r' * 32}\n")
+    file.chmod(0o600)
+    with server(tmp_path, tokens=read_tokens(file)) as http:
+        assert http.get("/metrics").status_code == 401
+        header = {"Authorization": f"Bearer {'r' * 32}"}
+        assert http.get("/metrics", headers=header).status_code == 200
+
+
+def test_the_dashboard_for_grafana_asks_for_metrics_that_there_are(series: Series) -> None:
+    board = json.loads(DASHBOARD.read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    asked += [v["query"]["query"] for v in board["templating"]["list"] if v["type"] == "query"]
+    names = {name for text in asked for name in re.findall(r"(?:flink|penstock)_\w+", text)}
+    assert len(names) > 15
+    code = Path(stage_monitor.__file__).read_text() + Path(job_monitor.__file__).read_text()
+    unknown = names - series.keys() - {"penstock_channel_records"}
+    assert {name for name in unknown if f'"{name.rpartition("_")[2]}"' not in code} == set()
+    labels = {
+        label
+        for text in asked
+        for group in re.findall(r"by \(([^)]*)\)", text)
+        for label in group.split(", ")
+    }
+    assert labels == {"job_name", "task_name", "operator_name"}
