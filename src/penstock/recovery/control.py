@@ -36,6 +36,8 @@ _REQUEST = ".request.json"
 _ANSWER = ".answer.json"
 _ANSWERS_KEPT_S = 3600.0
 _ANSWERS_KEPT = 1000
+_ANSWER_BYTES_KEPT = 64 << 20
+"""Of all answers together: that to `Metrics` may be large, and be asked for every second."""
 _KEY = re.compile(r"[0-9a-f]{1,64}")
 _LONGEST_REQUEST = 1 << 20
 _LONGEST_ANSWER = 256 << 20
@@ -112,8 +114,10 @@ class Control:
         self._directory = job_dir.control.name
         self._files = control_files(job_dir.control)
         self._clock = clock
-        self._answers: deque[tuple[float, RequestId]] | None = None
-        """The answers that exist and when they were found or written; None before the first."""
+        self._answers: deque[tuple[float, RequestId, int]] | None = None
+        """The answers that exist, when they were found or written, and their size if it is known;
+        None before the first."""
+        self._answer_bytes = 0
         self._answers_lock = threading.Lock()
 
     @property
@@ -195,7 +199,7 @@ class Control:
             is_first = False
         self._storage.delete(self._path(request, _REQUEST))
         if is_first:
-            self._delete_old_answers(request)
+            self._delete_old_answers(request, len(data))
         return is_first
 
     def reject_abandoned(self) -> list[RequestId]:
@@ -230,17 +234,23 @@ class Control:
         except OSError as error:
             logger.warning("Request %r to the driver cannot be answered: %s", id_, error)
 
-    def _delete_old_answers(self, newest: RequestId) -> None:
-        """Delete answers after an hour, and all but the newest of many."""
+    def _delete_old_answers(self, newest: RequestId, size: int) -> None:
+        """Delete answers after an hour, and all but the newest of many or of large ones."""
         with self._answers_lock:
             now = self._clock()
             if self._answers is None:
                 # Answers of older drivers: nobody knows how long they have been there.
                 found = _ids(self._files.names(), _ANSWER)
-                self._answers = deque((now, id_) for id_ in found if id_ != newest)
-            self._answers.append((now, newest))
-            while self._answers[0][0] < now - _ANSWERS_KEPT_S or len(self._answers) > _ANSWERS_KEPT:
-                _, id_ = self._answers.popleft()
+                self._answers = deque((now, id_, 0) for id_ in found if id_ != newest)
+            self._answers.append((now, newest, size))
+            self._answer_bytes += size
+            while (
+                self._answers[0][0] < now - _ANSWERS_KEPT_S
+                or len(self._answers) > _ANSWERS_KEPT
+                or (self._answer_bytes > _ANSWER_BYTES_KEPT and len(self._answers) > 1)
+            ):
+                _, id_, deleted = self._answers.popleft()
+                self._answer_bytes -= deleted
                 # The answer last: without it the request would be open again.
                 with suppress(OSError):
                     self._storage.delete(self._path(id_, _REQUEST))

@@ -4,7 +4,18 @@ import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.ids import JobKey
-from penstock.recovery.control import Answer, Cancel, Checkpoint, Control, Request, Savepoint, Stop
+from penstock.recovery import control
+from penstock.recovery.control import (
+    Answer,
+    Cancel,
+    Checkpoint,
+    Control,
+    Metrics,
+    Request,
+    Savepoint,
+    Stop,
+    Watch,
+)
 from penstock.storage.local_storage import LocalStorage
 from tests.local_paths import local
 
@@ -18,7 +29,7 @@ def job(tmp_path: Path) -> JobDir:
 
 @pytest.mark.parametrize(
     "request_",
-    [Savepoint(), Savepoint("/sp"), Stop(), Stop(True, "/sp"), Cancel(), Checkpoint()],
+    [Savepoint(), Savepoint("/sp"), Stop(), Stop(True, "/sp"), Cancel(), Checkpoint(), Watch(2.5)],
     ids=repr,
 )
 def test_every_request_reaches_the_driver_and_its_answer_comes_back(
@@ -136,3 +147,19 @@ def test_there_is_nothing_to_do_for_a_job_without_requests(job: JobDir) -> None:
     assert control.pending() == []
     assert control.reject_abandoned() == []
     assert control.answer("nobody") is None
+
+
+def test_large_answers_are_kept_as_long_as_they_are_few(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_ANSWER_BYTES_KEPT", 10_000)
+    client, driver = Control(job), Control(job)
+    asked = [client.submit(Metrics()) for _ in range(12)]
+    for id_ in asked:
+        assert driver.reply(id_, Answer(True, "x" * 3000))
+        assert client.answer(id_) is not None
+    assert [client.answer(id_) is not None for id_ in asked] == [False] * 9 + [True] * 3
+    monkeypatch.setattr(control, "_ANSWER_BYTES_KEPT", 10)
+    last = client.submit(Metrics())
+    driver.reply(last, Answer(True, "too large for itself"))
+    assert client.answer(last) is not None

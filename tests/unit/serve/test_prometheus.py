@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.common import Types
 from penstock.common.live_figures import LiveFigures
+from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.datastream import MapFunction, RuntimeContext
 from penstock.datastream.connectors import DiscardingSink
 from penstock.job.figures import job_monitor, stage_monitor
@@ -35,6 +37,11 @@ class Measured(MapFunction[int, int]):
         self.events = group.meter("events", 10)
         self.values = group.distribution("values")
         group.gauge("last", lambda: 7)
+        # Names that become the same, and what is no number: neither breaks anything else.
+        group.gauge("same.name", lambda: 1)
+        group.gauge("same_name", lambda: 2)
+        group.gauge("nothing", lambda: math.nan)
+        group.distribution("endless").update(math.inf)
 
     def map(self, value: int) -> int:
         self.seen.inc()
@@ -53,6 +60,11 @@ def figures() -> LiveFigures:
     client = env.execute_async("job")
     client.get_job_execution_result().result()
     return client.get_live_figures()
+
+
+def test_figures_with_any_numbers_can_be_written_and_read(figures: LiveFigures) -> None:
+    read = decode_json(encode_json(figures), LiveFigures)
+    assert [m.name for m in read.user] == [m.name for m in figures.user]
 
 
 def series_of(*jobs: JobSnapshot) -> Series:
@@ -110,6 +122,7 @@ def test_user_metrics_of_every_kind_are_metrics_of_their_operator(series: Series
 
     assert sum(values("of_day_seen_it")) == 10
     assert values("last") == [7, 7]
+    assert values("same_name") == [1, 1]
     assert sum(values("numLateRecordsDropped")) == 10
     assert values("events") == [1.0]
     assert [values(f"values_{part}") for part in ("count", "min", "max", "mean")] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
@@ -13,6 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from penstock.common.live_figures import DriverInfo, LiveFigures
+from penstock.common.metric_values import MetricInfo
 from penstock.job.figures.cluster import ClusterInfo, with_executors
 from penstock.job.figures.job_monitor import JobMonitor
 from penstock.job.input.channel_view import ChannelView
@@ -58,7 +60,7 @@ class JobFigures:
         user = [
             replace(info, subtasks=counters.get((info.step_uid, info.name), {}))
             if info.kind == "counter"
-            else info
+            else _finite(info)
             for info in self._statistics.infos()
         ]
         cluster = self._cluster_info()
@@ -100,3 +102,11 @@ def _resident_bytes() -> int:
     except OSError:
         return 0
     return int(sizes[0]) * _KB if sizes else 0
+
+
+def _finite(metric: MetricInfo) -> MetricInfo:
+    """Return a metric without what JSON cannot represent: a function may measure anything."""
+    numbers = (metric.mean, metric.least, metric.most)
+    mean, least, most = (n if n is not None and math.isfinite(n) else None for n in numbers)
+    subtasks = {i: value for i, value in metric.subtasks.items() if math.isfinite(value)}
+    return replace(metric, mean=mean, least=least, most=most, subtasks=subtasks)

@@ -29,7 +29,13 @@ class _Samples(Collector):
 
     def collect(self) -> Iterator[Metric]:
         families: dict[str, GaugeMetricFamily] = {}
+        seen = set()
         for sample in self._found:
+            # Two names of user metrics may become the same, and a scrape fails with a series twice.
+            series = sample.name, *sorted(sample.labels.items())
+            if series in seen:
+                continue
+            seen.add(series)
             family = families.get(sample.name)
             if family is None:
                 family = families[sample.name] = GaugeMetricFamily(sample.name, sample.help)
