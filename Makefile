@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs and not flink
-KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs and not flink
+UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
+KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli setup-prometheus demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,13 +20,16 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 setup-servers: ## fetch the servers the tests want; what cannot be had is skipped by them
-	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli || echo "going on without: the tests that need it are skipped"
+	@$(MAKE) --no-print-directory --keep-going setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli setup-prometheus || echo "going on without: the tests that need it are skipped"
 
 setup-kafka: setup ## fetch a Kafka broker and Spark's Kafka connector, once, into ~/.cache/penstock
 	@$(BIN)/python tools/servers/fetch_kafka.py
 
 setup-nats: ## have a nats-server: the system's, or Debian's package in ~/.cache/penstock
-	@tools/servers/fetch_nats.sh
+	@tools/servers/fetch_debian.sh nats nats-server usr/sbin/nats-server
+
+setup-prometheus: ## have a Prometheus: the system's, or Debian's package in ~/.cache/penstock
+	@tools/servers/fetch_debian.sh prometheus prometheus usr/bin/prometheus
 
 setup-s3: ## build versitygw, an S3 server, once, into ~/.cache/penstock
 	@tools/servers/build_s3.sh
@@ -60,8 +63,8 @@ test: setup setup-servers ## all tests: unit, with killed processes, then agains
 test-unit: setup ## the tests that need neither Spark nor servers (a minute or two)
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
 
-test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL, NATS, S3 and HDFS servers and Flink's command line, without Spark
-	@$(BIN)/python -m pytest -m "(kafka or postgres or nats or s3 or hdfs or flink) and not spark and not crash"
+test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL, NATS, S3, HDFS and Prometheus servers and Flink's command line, without Spark
+	@$(BIN)/python -m pytest -m "(kafka or postgres or nats or s3 or hdfs or flink or prometheus) and not spark and not crash"
 
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark

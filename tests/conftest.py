@@ -55,6 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "s3": 1,
         "hdfs": 1,
         "flink": 1,
+        "prometheus": 1,
     }
 
     def place(item: pytest.Item) -> tuple[int, bool]:
