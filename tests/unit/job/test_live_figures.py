@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,27 @@ def test_a_report_that_fails_is_logged_once_and_repeated(
     assert [r.getMessage() for r in caplog.records] == [
         "The live figures of the job cannot be written: no figures"
     ]
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_report_that_hangs_does_not_keep_the_job_from_ending(
+    job: JobDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_reporter, "_CLOSE_S", 0.05)
+    begun, released = threading.Event(), threading.Event()
+
+    def hang() -> LiveFigures:
+        begun.set()
+        released.wait(60)
+        return LiveFigures(time.time(), "1")
+
+    reporter = LiveReporter(job, hang, nobody)
+    reporter.watch(60)
+    assert begun.wait(60)
+    started = time.monotonic()
+    reporter.close()
+    assert time.monotonic() - started < 30
+    released.set()
 
 
 @pytest.mark.usefixtures("fast")

@@ -12,13 +12,13 @@ from penstock.common.metric_values import MetricInfo
 from penstock.recovery.control import Metrics
 
 _NONE = "The functions of the job have no metrics."
-_USER = "user"
+_USER, _BUILTIN = "user", "builtin"
 
 
 @click.command()
 @job_argument
 @click.option("--user", "only", flag_value=_USER, help="Only those of functions.")
-@click.option("--builtin", "only", flag_value="builtin", help="Only the built-in ones.")
+@click.option("--builtin", "only", flag_value=_BUILTIN, help="Only the built-in ones.")
 @timeout_option
 @json_option
 def metrics(job: SelectedJob, only: str | None, timeout: float | None, as_json: bool) -> None:
@@ -30,6 +30,9 @@ def metrics(job: SelectedJob, only: str | None, timeout: float | None, as_json: 
     found = list(answer.metrics) if only in (None, _USER) else []
     if only != _USER and answer.figures is not None:
         found += builtin_metrics(answer.figures)
+    if only == _BUILTIN and answer.figures is None:
+        message = "The driver of the job runs an older version, which has no built-in metrics."
+        raise click.ClickException(message)
     echo(found, as_json, lambda: _text(found))
 
 

@@ -20,6 +20,7 @@ LONGEST_WATCH_S = 3600.0
 _INTERVAL_S = 1.0
 _INTERVAL_STORE_S = 2.0
 """In a store every report is a request, which costs."""
+_CLOSE_S = 5.0
 
 
 class LiveReporter:
@@ -65,7 +66,8 @@ class LiveReporter:
             self._stop.set()
             thread = self._thread
         if thread is not None:
-            thread.join()
+            # It may wait for an engine or a storage that hangs: the job must not.
+            thread.join(_CLOSE_S)
         if self._has_written:
             self._try(self._dir.delete_live)
 
