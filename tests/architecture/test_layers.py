@@ -43,6 +43,7 @@ LAYERS: list[list[str]] = [
     ["checkpoint"],
     ["savepoint"],
     ["recovery"],
+    ["models"],
     ["job"],
     ["client"],
     ["spark"],

@@ -155,11 +155,12 @@ FIELDS: dict[Any, str] = {
     history.OperatorStats: "uid name stats channels",
     history.CheckpointStats: (
         "id kind status attempt triggered duration_s new_bytes full_bytes operators path failure "
-        "story barriers bytes_held in_flight_bytes"
+        "story barriers bytes_held in_flight_bytes load_before load_during"
     ),
+    history.LoadStats: "seconds records region_records batches busy_s working_s",
     history.Recovery: (
         "attempt checkpoint cause detect_s redeploy_s load_state_s reset_sources_s reset_sinks_s "
-        "time"
+        "time loaded_bytes snapshot_age_s first_result_s caught_up_s catch_up_records"
     ),
     history.ExceptionRecord: "time attempt step message traceback",
     event_log.CheckpointEventRecord: "time event stage detail",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -47,6 +47,21 @@ class OperatorStats(msgspec.Struct, frozen=True):
     channels: list[ChannelStats] = []
 
 
+class LoadStats(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job processed in a span of time; from it `penstock.models` learns rates."""
+
+    seconds: float = 0.0
+    records: int = 0
+    """Read by the sources."""
+    region_records: int = 0
+    """Processed by the region that was busiest; this and the rest are about that one."""
+    batches: int = 0
+    busy_s: float = 0.0
+    """In micro-batches, from submission to publication."""
+    working_s: float = 0.0
+    """Of these, in the slowest task of each stage; the rest does not depend on the records."""
+
+
 class CheckpointStats(msgspec.Struct, frozen=True):
     """Statistics of one checkpoint or savepoint, completed or not."""
 
@@ -68,6 +83,10 @@ class CheckpointStats(msgspec.Struct, frozen=True):
     """Of all channels, the most bytes that were blocked after barriers."""
     in_flight_bytes: int = 0
     """Of all channels, what barriers overtook and the checkpoint stores."""
+    load_before: LoadStats | None = None
+    """From the end of the checkpoint before until the trigger; None if it was not measured."""
+    load_during: LoadStats | None = None
+    """From the trigger until the completion."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -82,6 +101,17 @@ class Recovery(msgspec.Struct, frozen=True):
     reset_sources_s: float
     reset_sinks_s: float
     time: float
+    """When the sinks were reset."""
+    loaded_bytes: int = 0
+    """Of state, read for the restore."""
+    snapshot_age_s: float | None = None
+    """When the failure came, how long ago the restored checkpoint was triggered."""
+    first_result_s: float | None = None
+    """From `time` until the first micro-batch with records was published."""
+    caught_up_s: float | None = None
+    """From `time` until everything that the sources had was processed; None if not known (yet)."""
+    catch_up_records: int = 0
+    """Read by the sources between the two."""
 
 
 class ExceptionRecord(msgspec.Struct, frozen=True):
@@ -157,6 +187,11 @@ class History:
         shown = msgspec.structs.replace(recovery, cause=self._text(recovery.cause))
         self._try("the recovery", lambda: self._recoveries.add(shown))
 
+    def replace_recovery(self, recovery: Recovery) -> None:
+        """Replace the newest recovery if it is of the same attempt; never raises."""
+        shown = msgspec.structs.replace(recovery, cause=self._text(recovery.cause))
+        self._try("the recovery", lambda: self._replace_recovery(shown))
+
     def recoveries(self) -> list[Recovery]:
         """Return the recoveries, newest last; never raises."""
         return self._recoveries.read(self.unreadable)
@@ -170,6 +205,9 @@ class History:
     def exceptions(self) -> list[ExceptionRecord]:
         """Return the failures, newest last; never raises."""
         return self._exceptions.read(self.unreadable)
+
+    def _replace_recovery(self, recovery: Recovery) -> None:
+        self._recoveries.replace_newest(recovery, lambda r: r.attempt == recovery.attempt)
 
     def _text(self, text: str) -> str:
         return shorten(redact(text), self._longest_text)
@@ -226,10 +264,17 @@ class _Lines(Generic[_Record]):
 
     def add(self, record: _Record) -> None:
         with self._lock:
-            records = [*self.read(set()), record]
-            newest = records[max(0, len(records) - self._kept) :]
-            lines = b"".join(encode_json(r) + b"\n" for r in newest)
-            self._storage.replace(self._path, lines)
+            self._write([*self.read(set()), record])
+
+    def replace_newest(self, record: _Record, is_same: Callable[[_Record], bool]) -> None:
+        with self._lock:
+            records = self.read(set())
+            if records and is_same(records[-1]):
+                self._write([*records[:-1], record])
+
+    def _write(self, records: Sequence[_Record]) -> None:
+        newest = records[max(0, len(records) - self._kept) :]
+        self._storage.replace(self._path, b"".join(encode_json(r) + b"\n" for r in newest))
 
     def read(self, unreadable: set[str]) -> list[_Record]:
         """Return the records that can be read; add the names of the others to `unreadable`."""

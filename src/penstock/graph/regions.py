@@ -12,7 +12,7 @@ local state again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,6 +75,15 @@ def pipelined_regions(
             regions.append([])
         regions[region_of[stage.id]].append(stage)
     return tuple(map(_region, regions))
+
+
+def upstream_regions(regions: Sequence[PipelinedRegion]) -> dict[StageId, list[StageId]]:
+    """Return, for each region, the regions that it reads from; regions go by their first stage."""
+    heads = {stage.id: region.head.id for region in regions for stage in region.stages}
+    return {
+        region.head.id: sorted({heads[c.producer] for c in region.head.inputs})
+        for region in regions
+    }
 
 
 def _region(stages: list[Stage]) -> PipelinedRegion:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.channel.log import ChannelLog
+from penstock.checkpoint.coordinator.load_tracker import LoadTracker
 from penstock.checkpoint.coordinator.stats_tracker import CheckpointStatsTracker
 from penstock.checkpoint.settings import CheckpointSettings
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
@@ -73,6 +74,7 @@ class AttemptContext:
     layout: AttemptLayout
     store: CompletedCheckpointStore
     stats: CheckpointStatsTracker
+    load: LoadTracker
     submitter: Submitter
     registry: SharedStateRegistry
     retained: RetainedSnapshots

@@ -250,6 +250,7 @@ class CheckpointCoordinator:
             match action:
                 case actions.TriggerCheckpoint(request):
                     log = CheckpointEventLog(self._store.next_id(), self._time_of_day)
+                    self._stats.record_triggered(log.checkpoint)
                     self._carry_out(self._machine.trigger(request, log, self._clock()))
                 case actions.WriteMetadata():
                     self._write_metadata(action)

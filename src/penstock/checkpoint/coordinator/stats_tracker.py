@@ -1,15 +1,30 @@
-"""Writes statistics of checkpoints into the job's history."""
+"""Writes statistics of checkpoints and recoveries into the job's history."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from penstock.checkpoint.barriers.alignment import BarrierHandling
 from penstock.checkpoint.coordinator.failure_manager import CheckpointFailureReason
+from penstock.checkpoint.coordinator.load_tracker import (
+    LoadMark,
+    LoadTracker,
+    busiest_region,
+    load_between,
+)
 from penstock.checkpoint.coordinator.pending_checkpoint import PendingCheckpoint
 from penstock.checkpoint.event_log import CheckpointEvent
-from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History, OperatorStats
+from penstock.checkpoint.history import (
+    CheckpointStats,
+    CheckpointStatus,
+    History,
+    LoadStats,
+    OperatorStats,
+    Recovery,
+)
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.ids import AttemptId, CheckpointId
 
@@ -17,7 +32,7 @@ _LONG_S = 1.0
 
 
 class CheckpointStatsTracker:
-    """Records the checkpoints of one attempt in the history."""
+    """Records one attempt in the history: its recovery and its checkpoints."""
 
     def __init__(
         self,
@@ -25,6 +40,7 @@ class CheckpointStatsTracker:
         attempt: AttemptId,
         clock: Callable[[], float] = time.time,
         ended: Callable[[CheckpointStats], None] = lambda _: None,
+        load: LoadTracker | None = None,
     ) -> None:
         """Record; `ended` receives each checkpoint that has completed or failed."""
         self._history = history
@@ -32,6 +48,22 @@ class CheckpointStatsTracker:
         self._clock = clock
         self._ended = ended
         self._recorded: dict[CheckpointId, tuple[int, BarrierHandling]] = {}
+        self._load = LoadTracker({}) if load is None else load
+        self._recovery: Recovery | None = None
+        """The recovery that the attempt began with, until it is known how it caught up."""
+        self._last_end = self._load.mark()
+        self._triggered: dict[CheckpointId, tuple[LoadMark, LoadMark]] = {}
+        """The load at the end of the checkpoint before, and at the trigger."""
+
+    def record_recovery(self, recovery: Recovery) -> None:
+        """Record how the attempt recovered; completed later by how it caught up."""
+        self._history.add_recovery(recovery)
+        self._recovery = recovery
+        self._load.start()
+
+    def record_triggered(self, checkpoint: CheckpointId) -> None:
+        """Remember what was processed before a checkpoint."""
+        self._triggered[checkpoint] = self._last_end, self._load.mark()
 
     def record_long_running(self, pending: Iterable[PendingCheckpoint], now: float) -> list[float]:
         """Record the progress of checkpoints that have been pending for a second or longer.
@@ -69,8 +101,11 @@ class CheckpointStatsTracker:
         completed: CompletedCheckpoint | None = None,
         failure: str | None = None,
     ) -> None:
+        before = during = None
         if status is not CheckpointStatus.PENDING:
             self._recorded.pop(pending.id, None)
+            before, during = self._take_load(pending.id)
+        self._record_catch_up()
         operators = pending.operators()
         stats = [s for operator in operators for s in operator.stats]
         events = pending.event_log.records()
@@ -92,7 +127,34 @@ class CheckpointStatsTracker:
             barriers=pending.barrier_handling.value,
             blocked_bytes=sum(s.blocked_bytes for s in stats),
             in_flight_bytes=sum(s.in_flight_bytes for s in stats),
+            load_before=before,
+            load_during=during,
         )
         if status is not CheckpointStatus.PENDING:
             self._ended(record)
         self._history.write(record)
+
+    def _take_load(self, checkpoint: CheckpointId) -> tuple[LoadStats | None, LoadStats | None]:
+        """Return what was processed before and during a checkpoint that ends now."""
+        marks, now = self._triggered.pop(checkpoint, None), self._load.mark()
+        self._last_end = now
+        if marks is None:
+            return None, None
+        start, trigger = marks
+        region = busiest_region(start, now)
+        return load_between(start, trigger, region), load_between(trigger, now, region)
+
+    def _record_catch_up(self) -> None:
+        """Complete the recorded recovery, once the attempt has caught up."""
+        recovery, catch_up = self._recovery, self._load.catch_up
+        if recovery is None or catch_up is None:
+            return
+        self._recovery = None
+        self._history.replace_recovery(
+            replace(
+                recovery,
+                first_result_s=catch_up.first_result_s,
+                caught_up_s=catch_up.caught_up_s,
+                catch_up_records=catch_up.records,
+            )
+        )

@@ -8,6 +8,7 @@ from functools import partial
 from penstock.checkpoint.coordinator.checkpoint_coordinator import CheckpointCoordinator
 from penstock.checkpoint.coordinator.job_callbacks import StageFacts
 from penstock.checkpoint.event_log import CheckpointEvent
+from penstock.checkpoint.history import Recovery
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
 from penstock.checkpoint.storage.metadata import OperatorSnapshot
 from penstock.crash_points import CrashPoint, reach
@@ -80,6 +81,10 @@ class Attempt:
             thread.start()
         if self.coordinator is not None:
             self.coordinator.start()
+
+    def record_recovery(self, recovery: Recovery) -> None:
+        """Record how the attempt recovered; before `start`."""
+        self._context.stats.record_recovery(recovery)
 
     def _region_loop(self, region: PipelinedRegion) -> RegionLoop:
         executions = [self._stage_execution(stage) for stage in region.stages]

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from penstock.checkpoint.coordinator.load_tracker import LoadTracker
 from penstock.checkpoint.coordinator.stats_tracker import CheckpointStatsTracker
 from penstock.checkpoint.settings import ClaimMode
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
@@ -32,6 +33,7 @@ from penstock.checkpoint.storage.metadata import LINEAGE
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptMetadataError, CorruptStateError, PenstockError
 from penstock.graph.plan import Plan
+from penstock.graph.regions import upstream_regions
 from penstock.ids import AttemptId
 from penstock.job.attempt.attempt import Attempt
 from penstock.job.attempt.host_cleanup import HostCleanup
@@ -161,7 +163,7 @@ class AttemptStarter:
             with contextlib.ExitStack() as resources:
                 attempt = self._prepare(plan, layout, snapshot, start.timer, resources)
                 if start.cause or snapshot is not None:
-                    self._log_recovery(layout.attempt, snapshot, start)
+                    self._log_recovery(attempt, layout.attempt, snapshot, start)
                 self._claimed = self._store.journal.state().claimed
                 try:
                     attempt.start()
@@ -304,6 +306,7 @@ class AttemptStarter:
         positions = store.retained.register(registry)
         reach(CrashPoint.RECOVERY_STATE_LOADED)
         timer.lap(RecoveryPhase.LOAD_STATE)
+        load = LoadTracker(upstream_regions(regions))
         attempt = Attempt(
             AttemptContext(
                 job=job,
@@ -312,9 +315,13 @@ class AttemptStarter:
                 layout=layout,
                 store=checkpoints,
                 stats=CheckpointStatsTracker(
-                    store.history, layout.attempt, ended=self._monitor.checkpoint_ended
+                    store.history,
+                    layout.attempt,
+                    ended=self._monitor.checkpoint_ended,
+                    load=load,
                 ),
                 monitor=self._monitor,
+                load=load,
                 submitter=submitter,
                 registry=registry,
                 retained=store.retained,
@@ -335,11 +342,13 @@ class AttemptStarter:
         timer.lap(RecoveryPhase.RESET_SINKS)
         return attempt
 
-    def _log_recovery(self, attempt: AttemptId, snapshot: Snapshot | None, start: _Start) -> None:
-        checkpoint = None if snapshot is None else snapshot.metadata.checkpoint
+    def _log_recovery(
+        self, attempt: Attempt, attempt_id: AttemptId, snapshot: Snapshot | None, start: _Start
+    ) -> None:
         cause = start.cause or "started from a snapshot"
-        recovery = start.timer.recovery(attempt, checkpoint, cause)
-        self._store.history.add_recovery(recovery)
+        metadata = None if snapshot is None else snapshot.metadata
+        recovery = start.timer.recovery(attempt_id, metadata, cause)
+        attempt.record_recovery(recovery)
         if snapshot is not None:
             self._monitor.restored()
         logger.warning(

@@ -6,16 +6,17 @@ import time
 from enum import Enum
 
 from penstock.checkpoint.history import Recovery
+from penstock.checkpoint.storage.metadata import CheckpointMetadata, full_bytes
 from penstock.ids import AttemptId
 
 
 class RecoveryPhase(Enum):
-    """A phase of starting an attempt; the value is its field in the history."""
+    """A phase of starting an attempt."""
 
-    REDEPLOY = "redeploy_s"
-    LOAD_STATE = "load_state_s"
-    RESET_SOURCES = "reset_sources_s"
-    RESET_SINKS = "reset_sinks_s"
+    REDEPLOY = "redeploy"
+    LOAD_STATE = "load state"
+    RESET_SOURCES = "reset sources"
+    RESET_SINKS = "reset sinks"
 
 
 class RecoveryTimer:
@@ -32,13 +33,22 @@ class RecoveryTimer:
         self._seconds[phase] += now - self._last
         self._last = now
 
-    def recovery(self, attempt: AttemptId, checkpoint: int | None, cause: str) -> Recovery:
+    def recovery(
+        self, attempt: AttemptId, restored: CheckpointMetadata | None, cause: str
+    ) -> Recovery:
         """Return the measured times as the history stores them."""
+        now = time.time()
+        failed = now - self._detect_s - sum(self._seconds.values())
         return Recovery(
             attempt=attempt,
-            checkpoint=checkpoint,
+            checkpoint=None if restored is None else restored.checkpoint,
             cause=cause,
             detect_s=self._detect_s,
-            time=time.time(),
-            **{phase.value: seconds for phase, seconds in self._seconds.items()},
+            time=now,
+            loaded_bytes=0 if restored is None else full_bytes(restored),
+            snapshot_age_s=None if restored is None else max(0.0, failed - restored.triggered),
+            redeploy_s=self._seconds[RecoveryPhase.REDEPLOY],
+            load_state_s=self._seconds[RecoveryPhase.LOAD_STATE],
+            reset_sources_s=self._seconds[RecoveryPhase.RESET_SOURCES],
+            reset_sinks_s=self._seconds[RecoveryPhase.RESET_SINKS],
         )

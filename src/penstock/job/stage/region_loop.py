@@ -75,6 +75,8 @@ class RegionLoop:
         self._monitors = [context.monitor.stage(e.stage.id) for e in executions]
         self._last_checkpoint = context.restored.checkpoint
         self._has_ended = False
+        self._allowed = 0
+        """How many records the current micro-batch may have."""
 
     def run(self) -> None:
         """Process input until its end, a failure, or a stop."""
@@ -122,7 +124,10 @@ class RegionLoop:
             self._observe_alignment(batch)
             self._observe_input(batch, is_blocked=is_blocked, is_full=is_full)
             if batch is not None:
+                self._allowed = size
                 return batch
+            if size:
+                self._context.load.record_no_input(self._stage.id)
             has_work = self._has_notifications() or self._has_time_work()
             if has_work and not is_full and not self._has_passed_last_checkpoint():
                 return self._no_input()
@@ -296,7 +301,11 @@ class RegionLoop:
         """Adapt the size, report, and start what runs beside the next micro-batch."""
         published = time.time()
         working = sum(sum(result.phases.values()) for _, result in results)
-        self._sizer.observe(results[0][1].records, time.monotonic() - run.began, working)
+        records = results[0][1].records
+        self._sizer.observe(records, time.monotonic() - run.began, working)
+        self._context.load.record_published(
+            self._stage.id, records, self._allowed, run.began, working
+        )
         self._input.set_preferred_size(self._sizer.size, light=self._sizer.is_light)
         for (execution, result), monitor in zip(results, self._monitors, strict=True):
             monitor.published(result.acks, result.states)

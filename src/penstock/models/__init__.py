@@ -1,0 +1,1 @@
+"""Models of what checkpoints cost, how long recoveries take, and which interval follows from it."""
