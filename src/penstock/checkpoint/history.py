@@ -54,7 +54,7 @@ class LoadStats(msgspec.Struct, frozen=True, omit_defaults=True):
     records: int = 0
     """Read by the sources."""
     region_records: int = 0
-    """Processed by the region that was busiest; this and the rest are about that one."""
+    """Processed by the region whose tasks worked the longest; the rest is about that one."""
     batches: int = 0
     busy_s: float = 0.0
     """In micro-batches, from submission to publication."""

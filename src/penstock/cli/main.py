@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from penstock import __version__
+from penstock.cli.commands.advise import advise_command
 from penstock.cli.commands.channels import channels
 from penstock.cli.commands.checkpoints import checkpoints
 from penstock.cli.commands.inspect import inspect_snapshot
@@ -93,7 +94,18 @@ def plans_of(job: Path, args: tuple[str, ...]) -> list[Plan]:
     return plans
 
 
-for command in (run, list_jobs, stop, cancel, savepoint, checkpoints, channels, metrics, serve):
+for command in (
+    run,
+    list_jobs,
+    stop,
+    cancel,
+    savepoint,
+    checkpoints,
+    channels,
+    metrics,
+    serve,
+    advise_command,
+):
     main.add_command(command)
 for command in (trigger, inspect_snapshot):
     checkpoint.add_command(command)

@@ -22,7 +22,7 @@ _LEAST_SHAPE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ChangedBytes:
-    """`bytes(T) = F * (1 - exp(-(c * T)^k))`, with the size F of the whole state.
+    """`bytes(T) = F * (1 - exp(-(c * T / F)^k))`, with the size F of the whole state.
 
     With `k = 1` this is the share of equally frequent keys that are touched in T; popular keys
     make it flatter, `k < 1`. A rate of infinity stands for checkpoints that write everything.
@@ -30,7 +30,7 @@ class ChangedBytes:
 
     full_bytes: float
     rate: float
-    """c, per second."""
+    """c, bytes per second as long as no key repeats."""
     shape: float
     """k, above 0 and at most 1."""
     observations: int
@@ -43,19 +43,15 @@ class ChangedBytes:
 
     def at(self, interval_s: float) -> float:
         """Return the bytes of a checkpoint that is taken so long after the one before."""
-        if self.is_full:
+        if self.is_full or self.full_bytes <= 0:
             return self.full_bytes
-        touched = (self.rate * max(0.0, interval_s)) ** self.shape
+        touched = (self.rate * max(0.0, interval_s) / self.full_bytes) ** self.shape
         return self.full_bytes * -math.expm1(-touched)
 
     def scaled(self, *, full_bytes: float | None = None, change: float = 1.0) -> ChangedBytes:
         """Return the curve of a state of another size, or with another rate of changes."""
         full = self.full_bytes if full_bytes is None else full_bytes
-        rate = self.rate
-        if not self.is_full and full > 0 and self.full_bytes > 0:
-            # As many keys are touched as before, which are a smaller share of a larger state.
-            rate *= change * self.full_bytes / full
-        return replace(self, full_bytes=full, rate=rate)
+        return replace(self, full_bytes=full, rate=self.rate * change)
 
 
 def fit_changed_bytes(
@@ -63,34 +59,40 @@ def fit_changed_bytes(
 ) -> ChangedBytes:
     """Fit the curve to checkpoints: the time since the one before, and their sizes.
 
-    The first checkpoint of an attempt, which writes more than what changed, is best left out; a
-    few of them do no harm.
+    An interval with fewer records than now counts as a shorter one. The first checkpoint of an
+    attempt, which writes more than what changed, is best left out; a few of them do no harm.
     """
     if not full_bytes:
         return ChangedBytes(0.0, 0.0, 1.0, 0)
     # The newest: state grows.
     full = float(np.median(np.asarray(full_bytes[-5:], dtype=float)))
-    pairs = [
-        (t, min(new / whole, 1.0))
+    seen = [
+        (t, min(new / whole, 1.0), whole)
         for t, new, whole in zip(intervals_s, new_bytes, full_bytes, strict=True)
         if t > 0 and whole > 0
     ]
-    if not pairs or full <= 0:
+    if not seen or full <= 0:
         return ChangedBytes(full, 0.0, 1.0, len(full_bytes))
-    shares = np.asarray([share for _, share in pairs])
-    if float(np.median(shares)) >= _FULL_SHARE:
-        return ChangedBytes(full, math.inf, 1.0, len(pairs))
-    changed = [(t, -math.log1p(-min(share, _MOST))) for t, share in pairs if share > 0]
+    if float(np.median([share for _, share, _ in seen])) >= _FULL_SHARE:
+        return ChangedBytes(full, math.inf, 1.0, len(seen))
+    # Of each: time per byte of state, z = (c T / F)^k, and the state.
+    changed = [
+        (t / whole, -math.log1p(-min(share, _MOST)), t, whole)
+        for t, share, whole in seen
+        if share > 0
+    ]
     if not changed:
-        return ChangedBytes(full, 0.0, 1.0, len(pairs))
-    times = [t for t, _ in changed]
-    touched = [z for _, z in changed]
+        return ChangedBytes(full, 0.0, 1.0, len(seen))
+    times = [t for t, _, _, _ in changed]
     shape, is_measured = 1.0, False
     if len(changed) >= _FEWEST and max(times) >= _LEAST_RATIO * min(times):
-        # x must not be negative for the line, and a shift does not change its slope.
-        logs = [math.log(t / min(times)) for t in times]
-        lowest = min(math.log(z) for z in touched)
-        line = fit_line(logs, [math.log(z) - lowest for z in touched], default_slope=1.0)
+        # A shift does not change the slope, and x and y must not be negative for the line.
+        lowest = min(z for _, z, _, _ in changed)
+        line = fit_line(
+            [math.log(t / min(times)) for t in times],
+            [math.log(z / lowest) for _, z, _, _ in changed],
+            default_slope=1.0,
+        )
         shape, is_measured = min(1.0, max(_LEAST_SHAPE, line.slope)), line.has_measured_slope
-    rates = [z ** (1 / shape) / t for t, z in changed]
+    rates = [z ** (1 / shape) * whole / t for _, z, t, whole in changed]
     return ChangedBytes(full, float(np.median(rates)), shape, len(changed), is_measured)

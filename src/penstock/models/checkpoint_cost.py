@@ -6,14 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, LoadStats
 from penstock.checkpoint.storage.metadata import SubtaskStats
 from penstock.models import defaults
 from penstock.models.changed_bytes import ChangedBytes, fit_changed_bytes
 from penstock.models.estimate import Estimate, around, sigma_of
+from penstock.models.micro_batches import MicroBatches, fit_micro_batches
 from penstock.models.robust_fit import Line, constant, fit_line
 
 _PERIODIC = "periodic"
+_NEWEST = 10
+"""Checkpoints that show how things are now."""
 _SAVEPOINTS = ("savepoint", "stop")
 
 
@@ -39,6 +44,10 @@ class CheckpointObservation:
     """From the last acknowledgement to the completion: metadata and journal."""
     duration_s: float
     is_periodic: bool = True
+    rate: float | None = None
+    """Records per second since the checkpoint before."""
+    batch_s: float | None = None
+    """The mean duration of the micro-batches since then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +72,17 @@ class CheckpointCostModel:
     snapshot: Line
     """By the size of the state."""
     barrier: Line
+    """By the duration of micro-batches."""
     persist: Line
     """By the bytes written."""
     coordination: Line
     changed: ChangedBytes
     lost: Line
     """By the bytes written."""
+    batches: MicroBatches | None
+    """None if the history does not show them."""
+    batch_s: float
+    """The duration of micro-batches at the present rate."""
     sigma: float
     """Of the whole duration around its prediction; infinite if unknown."""
     observations: int
@@ -79,7 +93,7 @@ class CheckpointCostModel:
         new = self.changed.at(interval_s)
         parts = (
             self.snapshot.at(self.changed.full_bytes),
-            self.barrier.at(0.0),
+            self.barrier.at(self.batch_s),
             self.persist.at(new),
             self.coordination.at(0.0),
         )
@@ -88,10 +102,14 @@ class CheckpointCostModel:
         return CheckpointPrediction(new, *parts, whole, self.lost.at(new))
 
     def for_state(
-        self, full_bytes: float | None = None, change: float = 1.0
+        self, full_bytes: float | None = None, *, change: float = 1.0, rate: float | None = None
     ) -> CheckpointCostModel:
-        """Return the model for a state of another size, or with another rate of changes."""
-        return replace(self, changed=self.changed.scaled(full_bytes=full_bytes, change=change))
+        """Return the model for a state of another size, another rate of changes or of records."""
+        batch = self.batch_s
+        if rate is not None and self.batches is not None:
+            batch = self.batches.duration(rate)
+        changed = self.changed.scaled(full_bytes=full_bytes, change=change)
+        return replace(self, changed=changed, batch_s=batch)
 
 
 def observe_checkpoints(records: Sequence[CheckpointStats]) -> list[CheckpointObservation]:
@@ -131,7 +149,29 @@ def _observation(
         coordination_s=whole - acknowledged,
         duration_s=whole,
         is_periodic=record.kind == _PERIODIC,
+        rate=rate_of(record),
+        batch_s=_batch_s(record),
     )
+
+
+def load_spans(record: CheckpointStats) -> list[LoadStats]:
+    """Return what is recorded of the load before and during a checkpoint."""
+    return [s for s in (record.load_before, record.load_during) if s is not None]
+
+
+def rate_of(record: CheckpointStats) -> float | None:
+    """Return the records per second since the checkpoint before, None if not recorded."""
+    spans = load_spans(record)
+    seconds = sum(s.seconds for s in spans)
+    if record.load_before is None or seconds <= 0:
+        return None
+    return sum(s.records for s in spans) / seconds
+
+
+def _batch_s(record: CheckpointStats) -> float | None:
+    spans = load_spans(record)
+    batches = sum(s.batches for s in spans)
+    return sum(s.busy_s for s in spans) / batches if batches else None
 
 
 def fit_checkpoint_cost(
@@ -142,8 +182,10 @@ def fit_checkpoint_cost(
     if not seen:
         return None
     timed = [o for o in seen if o.interval_s is not None]
+    rates = [o.rate for o in seen if o.rate][-_NEWEST:]
+    now = float(np.median(rates)) if rates else None
     changed = fit_changed_bytes(
-        [o.interval_s or 0.0 for o in timed],
+        [(o.interval_s or 0.0) * (o.rate / now if o.rate and now else 1.0) for o in timed],
         [o.new_bytes for o in timed],
         [o.state_bytes for o in timed],
     )
@@ -156,12 +198,18 @@ def fit_checkpoint_cost(
     )
     sizes = [float(o.state_bytes) for o in seen]
     snapshot = fit_line(sizes, [o.snapshot_s for o in seen], default_slope=0.0)
-    barrier = constant([o.barrier_s for o in seen])
+    durations = [o.batch_s for o in seen if o.batch_s is not None]
+    batch = float(np.median(durations[-_NEWEST:])) if durations else 0.0
+    of_batches = [batch if o.batch_s is None else o.batch_s for o in seen]
+    barrier = fit_line(of_batches, [o.barrier_s for o in seen], default_slope=0.0)
     coordination = constant([o.coordination_s for o in seen])
-    other = barrier.intercept + coordination.intercept
     residuals = [
-        o.duration_s - snapshot.value(o.state_bytes) - persist.value(o.new_bytes) - other
-        for o in seen
+        o.duration_s
+        - snapshot.value(o.state_bytes)
+        - barrier.value(of_batch)
+        - persist.value(o.new_bytes)
+        - coordination.intercept
+        for o, of_batch in zip(seen, of_batches, strict=True)
     ]
     return CheckpointCostModel(
         snapshot=snapshot,
@@ -170,6 +218,8 @@ def fit_checkpoint_cost(
         coordination=coordination,
         changed=changed,
         lost=_fit_lost(records, persist),
+        batches=fit_micro_batches([s for r in records for s in load_spans(r)]),
+        batch_s=batch,
         sigma=sigma_of(residuals, parameters=2),
         observations=len(seen),
     )
@@ -179,9 +229,7 @@ def assumed_checkpoint_cost(
     state_bytes: float, changed_bytes_per_s: float, *, incremental: bool
 ) -> CheckpointCostModel:
     """Return the model of a job without history, from documented defaults."""
-    rate = math.inf
-    if incremental:
-        rate = changed_bytes_per_s / state_bytes if state_bytes > 0 else 0.0
+    rate = changed_bytes_per_s if incremental else math.inf
     persist = Line(defaults.PERSIST_S, defaults.PERSIST_S_PER_BYTE, math.inf, 0)
     return CheckpointCostModel(
         snapshot=Line(defaults.SNAPSHOT_S, 0.0, math.inf, 0),
@@ -190,6 +238,8 @@ def assumed_checkpoint_cost(
         coordination=Line(defaults.COORDINATION_S, 0.0, math.inf, 0),
         changed=ChangedBytes(state_bytes, rate, 1.0, 0),
         lost=_assumed_lost(persist),
+        batches=None,
+        batch_s=0.0,
         sigma=math.inf,
         observations=0,
     )
@@ -208,12 +258,12 @@ def _fit_lost(records: Sequence[CheckpointStats], persist: Line) -> Line:
         if r.status is CheckpointStatus.COMPLETED and r.kind not in _SAVEPOINTS
     ]
     quiet = [before for _, before, _ in pairs if before is not None]
-    fixed, per_record = micro_batch_cost(quiet)
+    usual = fit_micro_batches(quiet)
     lost, written = [], []
     for new, _, during in pairs:
-        if during is None or during.batches == 0 or not quiet:
+        if during is None or during.batches == 0 or usual is None:
             continue
-        expected = fixed * during.batches + per_record * during.region_records
+        expected = usual.fixed_s * during.batches + usual.per_record_s * during.records
         # What it took longer, and never more than all of its time.
         lost.append(min(max(0.0, during.busy_s - expected), during.seconds))
         written.append(new)
@@ -221,12 +271,3 @@ def _fit_lost(records: Sequence[CheckpointStats], persist: Line) -> Line:
         return _assumed_lost(persist)
     slope = persist.slope * defaults.LOST_SHARE_OF_PERSIST
     return fit_line(written, lost, default_slope=slope)
-
-
-def micro_batch_cost(spans: Sequence[LoadStats]) -> tuple[float, float]:
-    """Return the fixed seconds of a micro-batch, and the seconds per record of its region."""
-    batches = sum(s.batches for s in spans)
-    records = sum(s.region_records for s in spans)
-    busy, working = sum(s.busy_s for s in spans), sum(s.working_s for s in spans)
-    fixed = max(0.0, busy - working) / batches if batches else 0.0
-    return fixed, working / records if records else 0.0

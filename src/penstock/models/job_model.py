@@ -77,7 +77,7 @@ class JobModel:
             load = replace(load, rate=given(rate))
         if capacity is not None:
             load = replace(load, capacity=given(capacity), source=CapacitySource.GIVEN)
-        return replace(self, load=load, cost=cost.for_state(state_bytes, change))
+        return replace(self, load=load, cost=cost.for_state(state_bytes, change=change, rate=rate))
 
 
 def fit_job(

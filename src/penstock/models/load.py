@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from penstock.checkpoint.history import CheckpointStats, LoadStats, Recovery
+from penstock.checkpoint.history import CheckpointStats, Recovery
 from penstock.models import defaults
-from penstock.models.checkpoint_cost import micro_batch_cost
+from penstock.models.checkpoint_cost import load_spans, rate_of
 from penstock.models.estimate import Estimate, assumed, typical
+from penstock.models.micro_batches import fit_micro_batches
 
 _LEAST_CATCH_UP_S = 1.0
 """A shorter catch-up is a micro-batch or two and shows no rate."""
+_NEWEST = 10
+"""Intervals that show the present rate."""
 
 
 class CapacitySource(Enum):
@@ -63,34 +66,13 @@ def measure_load(
     ]
     if caught_up:
         return Load(rate, typical(caught_up), CapacitySource.CATCH_UP)
-    spans = [s for c in checkpoints for s in (c.load_before, c.load_during) if s is not None]
-    estimate = highest_rate(spans, target_duration_s)
-    if estimate is None:
+    batches = fit_micro_batches([s for c in checkpoints for s in load_spans(c)], target_duration_s)
+    if batches is None or batches.highest_rate is None:
         return Load(rate, None, CapacitySource.UNKNOWN)
-    return Load(rate, assumed(estimate), CapacitySource.MICRO_BATCHES)
+    return Load(rate, assumed(batches.highest_rate), CapacitySource.MICRO_BATCHES)
 
 
 def _rate(checkpoints: Sequence[CheckpointStats]) -> Estimate | None:
-    """Return the records per second over the interval of each checkpoint."""
-    rates = []
-    for record in checkpoints:
-        spans = [s for s in (record.load_before, record.load_during) if s is not None]
-        seconds = sum(s.seconds for s in spans)
-        if record.load_before is not None and seconds > 0:
-            rates.append(sum(s.records for s in spans) / seconds)
-    return typical(rates) if rates else None
-
-
-def highest_rate(spans: Sequence[LoadStats], target_duration_s: float) -> float | None:
-    """Return the records per second of micro-batches of the target duration, None if unknown.
-
-    As `MicroBatchSizer` decides: where the fixed cost is near the target, the work is not made
-    smaller than the fixed cost.
-    """
-    fixed, per_record = micro_batch_cost(spans)
-    read, processed = sum(s.records for s in spans), sum(s.region_records for s in spans)
-    if per_record <= 0 or processed <= 0 or read <= 0:
-        return None
-    working = max(target_duration_s - fixed, fixed)
-    # The busiest region may see more or fewer records than the sources read.
-    return working / per_record / (working + fixed) * read / processed
+    """Return the records per second of the newest intervals."""
+    rates = [rate for c in checkpoints if (rate := rate_of(c)) is not None]
+    return typical(rates[-_NEWEST:]) if rates else None

@@ -106,9 +106,9 @@ def test_a_sum_has_a_range_and_the_fewest_observations() -> None:
 
 @given(positive, st.floats(0.2, 1.0), st.floats(0.001, 10), st.floats(1e3, 1e10))
 def test_bytes_grow_with_the_interval_ever_more_slowly_up_to_the_state(
-    interval: float, shape: float, rate: float, full: float
+    interval: float, shape: float, share: float, full: float
 ) -> None:
-    curve = ChangedBytes(full, rate, shape, 5)
+    curve = ChangedBytes(full, share * full, shape, 5)
     once, twice, thrice = (curve.at(interval * n) for n in (1, 2, 3))
     assert 0 <= once <= twice <= thrice <= full
     assert twice - once >= (thrice - twice) * (1 - 1e-6) - 1e-9 * full
@@ -118,11 +118,18 @@ def test_bytes_grow_with_the_interval_ever_more_slowly_up_to_the_state(
 
 @pytest.mark.parametrize("shape", [1.0, 0.6])
 def test_the_curve_of_equal_and_of_popular_keys_is_recovered(shape: float) -> None:
-    truth = ChangedBytes(1e8, 0.01, shape, 0)
+    truth = ChangedBytes(1e8, 1e6, shape, 0)
     intervals = [1.0, 2.0, 5.0, 10.0, 20.0, 40.0]
     found = fit_changed_bytes(intervals, [truth.at(t) for t in intervals], [1e8] * 6)
     assert found.has_measured_shape
-    assert (found.rate, found.shape) == pytest.approx((0.01, shape), rel=0.02)
+    assert (found.rate, found.shape) == pytest.approx((1e6, shape), rel=0.02)
+
+
+def test_checkpoints_of_a_growing_state_show_one_rate_of_changes() -> None:
+    sizes = [1e8, 2e8, 3e8, 4e8, 5e8]
+    written = [ChangedBytes(size, 1e6, 1.0, 0).at(20.0) for size in sizes]
+    found = fit_changed_bytes([20.0] * 5, written, sizes)
+    assert found.rate == pytest.approx(1e6, rel=0.05)
 
 
 def test_one_interval_gives_the_curve_of_equal_keys() -> None:
@@ -140,7 +147,7 @@ def test_full_checkpoints_are_recognized_and_write_everything_at_any_interval() 
 
 
 def test_a_larger_state_with_the_same_changes_writes_about_the_same() -> None:
-    curve = ChangedBytes(1e8, 0.001, 1.0, 5)
+    curve = ChangedBytes(1e8, 1e5, 1.0, 5)
     larger = curve.scaled(full_bytes=1e10)
     assert larger.at(10.0) == pytest.approx(curve.at(10.0), rel=0.01)
     assert curve.scaled(change=2.0).at(1.0) == pytest.approx(2 * curve.at(1.0), rel=0.01)

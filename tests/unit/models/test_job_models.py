@@ -18,7 +18,8 @@ from penstock.models.checkpoint_cost import (
 )
 from penstock.models.consistency import measure_consistency
 from penstock.models.job_model import assumed_job, fit_job, observed_interval
-from penstock.models.load import CapacitySource, highest_rate, measure_load
+from penstock.models.load import CapacitySource, measure_load
+from penstock.models.micro_batches import MicroBatches, fit_micro_batches
 from penstock.models.recovery_time import (
     FailureKind,
     downtime,
@@ -211,15 +212,48 @@ def test_histories_of_older_versions_show_no_load() -> None:
     assert found.source is CapacitySource.UNKNOWN
 
 
-def test_a_busiest_region_that_sees_more_records_than_the_sources_is_converted() -> None:
-    spans = [LoadStats(10.0, 1000, 5000, 10, 2.0, 1.0)]
-    # 0.1 s fixed, 0.2 ms per record of the region, of which there are 5 per record read.
-    assert highest_rate(spans, 1.0) == pytest.approx(0.9 / 0.0002 / 5)
+def test_micro_batches_have_a_fixed_cost_and_one_per_record_read() -> None:
+    # The busiest region sees five records for each that is read.
+    found = fit_micro_batches([LoadStats(10.0, 1000, 5000, 10, 2.0, 1.0)])
+    assert found is not None
+    assert (found.fixed_s, found.per_record_s) == pytest.approx((0.1, 0.001))
+    assert found.highest_rate == pytest.approx(0.9 / 0.001)
+    assert fit_micro_batches([LoadStats(10.0, 0, 0, 0)]) is None
 
 
 def test_where_the_fixed_cost_exceeds_the_target_batches_are_twice_as_long() -> None:
-    spans = [LoadStats(10.0, 1000, 1000, 1, 3.0, 1.0)]
-    assert highest_rate(spans, 1.0) == pytest.approx(2.0 / 0.001 / 4.0)
+    found = fit_micro_batches([LoadStats(10.0, 1000, 1000, 1, 3.0, 1.0)])
+    assert found is not None
+    assert found.longest_s == pytest.approx(4.0)
+    assert found.highest_rate == pytest.approx(2.0 / 0.001 / 4.0)
+
+
+@given(st.floats(0.001, 3), st.floats(1e-7, 1e-2), st.floats(0, 1e6), st.floats(1, 3))
+def test_micro_batches_get_longer_with_the_rate_up_to_a_limit(
+    fixed: float, per_record: float, rate: float, factor: float
+) -> None:
+    batches = MicroBatches(fixed, per_record)
+    assert batches.duration(0.0) == pytest.approx(min(fixed, batches.longest_s))
+    assert batches.duration(rate) <= batches.duration(rate * factor) <= batches.longest_s
+    assert batches.highest_rate is not None
+    assert batches.highest_rate <= 1 / per_record
+    assert batches.duration(batches.highest_rate) == pytest.approx(batches.longest_s)
+
+
+def test_barriers_wait_longer_behind_longer_micro_batches() -> None:
+    records = []
+    for number in range(1, 13):
+        rate = 500.0 * (1 + number % 4)
+        batch = 0.1 / (1 - 0.0004 * rate)
+        load = LoadStats(
+            10.0, round(rate * 10), round(rate * 10), round(10 / batch), 10.0, 0.004 * rate
+        )
+        records.append(checkpoint(number, 10.0 * number, barrier_s=1.5 * batch, load_before=load))
+    model = fit_checkpoint_cost(records)
+    assert model is not None
+    assert model.barrier.slope == pytest.approx(1.5, rel=0.05)
+    slow, fast = (model.for_state(rate=rate).at(10.0).barrier.value for rate in (500.0, 2000.0))
+    assert fast / slow == pytest.approx(0.8 / 0.2, rel=0.1)
 
 
 # -- the job ------------------------------------------------------------------------------------

@@ -167,9 +167,13 @@ def load_between(start: LoadMark, end: LoadMark, region: StageId | None) -> Load
 
 
 def busiest_region(start: LoadMark, end: LoadMark) -> StageId | None:
-    """Return the region that spent the most time in micro-batches, None if there are none."""
-    return max(
-        end.regions,
-        key=lambda region: end.regions[region].busy_s - start.regions[region].busy_s,
-        default=None,
-    )
+    """Return the region whose tasks worked the longest, None if there are none.
+
+    Not the one whose micro-batches took the longest: they may have waited for that one.
+    """
+
+    def work(region: StageId) -> tuple[float, float]:
+        before, after = start.regions[region], end.regions[region]
+        return after.working_s - before.working_s, after.busy_s - before.busy_s
+
+    return max(end.regions, key=work, default=None)

@@ -1,0 +1,1 @@
+"""Whether the models predict what checkpoints and recoveries of a job will cost."""
