@@ -2,6 +2,7 @@ import threading
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.checkpoint.event_log import CheckpointEvent, CheckpointEventLog, CheckpointEventRecord
@@ -267,3 +268,44 @@ def test_what_was_left_out_is_named(history: History, tmp_path: Path) -> None:
     assert history.unreadable == {
         "history/000000000001.json", "history/exceptions.jsonl, line 2",
     }  # fmt: skip
+
+
+# -- what a recovery shows only later -----------------------------------------------------------
+
+
+def test_the_newest_recovery_is_completed_by_its_own_attempt_only(history: History) -> None:
+    history.add_recovery(recovery(1))
+    history.add_recovery(recovery(2))
+    completed = msgspec.structs.replace(recovery(2), caught_up_s=7.0, catch_up_records=70)
+    history.replace_recovery(completed)
+    assert history.recoveries() == [recovery(1), completed]
+    # A driver that was replaced must not touch what its successor wrote.
+    history.replace_recovery(msgspec.structs.replace(recovery(1), caught_up_s=1.0))
+    assert history.recoveries() == [recovery(1), completed]
+
+
+def test_a_recovery_that_was_dropped_meanwhile_is_not_added_again(tmp_path: Path) -> None:
+    history = History(LocalStorage(tmp_path), recoveries_kept=0)
+    history.add_recovery(recovery(1))
+    history.replace_recovery(recovery(1))
+    assert history.recoveries() == []
+
+
+def test_records_of_versions_without_load_and_catch_up_are_read(tmp_path: Path) -> None:
+    directory = tmp_path / "history"
+    directory.mkdir()
+    (directory / "000000000007.json").write_text(
+        '{"id": 7, "kind": "periodic", "status": "COMPLETED", "attempt": "a1", "triggered": 1.0}'
+    )
+    (directory / "recoveries.jsonl").write_text(
+        '{"attempt": "a2", "checkpoint": 7, "cause": "the driver died", "detect_s": 1.0, '
+        '"redeploy_s": 2.0, "load_state_s": 3.0, "reset_sources_s": 0.0, "reset_sinks_s": 0.0, '
+        '"time": 9.0}\n'
+    )
+    history = History(LocalStorage(tmp_path))
+    (old,) = history.checkpoints()
+    assert (old.load_before, old.load_during) == (None, None)
+    (recovered,) = history.recoveries()
+    assert (recovered.loaded_bytes, recovered.snapshot_age_s) == (0, None)
+    assert (recovered.caught_up_s, recovered.catch_up_records) == (None, 0)
+    assert history.unreadable == set()
