@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from penstock.cli.output import duration, size, table
 from penstock.errors.base import plural
 from penstock.models.advice import Bound, BoundKind, Outcome, Verdict
-from penstock.models.estimate import Estimate
+from penstock.models.fitting.estimate import Estimate
+from penstock.models.fitting.proportion import Proportion
 from penstock.models.levers import Input, Lever
 from penstock.models.load import CapacitySource
-from penstock.models.proportion import Proportion
 from penstock.models.round_interval import format_interval
 
 if TYPE_CHECKING:

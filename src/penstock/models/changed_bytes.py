@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.models.robust_fit import fit_line
+from penstock.models.fitting.robust_fit import fit_line
 
 _FULL_SHARE = 0.9
 """If checkpoints typically write more of the state than this, they are full ones."""

@@ -12,9 +12,9 @@ from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, LoadS
 from penstock.checkpoint.storage.metadata import SubtaskStats
 from penstock.models import defaults
 from penstock.models.changed_bytes import ChangedBytes, fit_changed_bytes
-from penstock.models.estimate import Estimate, around, sigma_of
+from penstock.models.fitting.estimate import Estimate, around, sigma_of
+from penstock.models.fitting.robust_fit import Line, constant, fit_line
 from penstock.models.micro_batches import MicroBatches, fit_micro_batches
-from penstock.models.robust_fit import Line, constant, fit_line
 
 _PERIODIC = "periodic"
 _NEWEST = 10

@@ -18,7 +18,7 @@ from penstock.checkpoint.history import (
     ExceptionRecord,
     Recovery,
 )
-from penstock.models.proportion import Proportion, product, proportion
+from penstock.models.fitting.proportion import Proportion, product, proportion
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+Error)\b", re.MULTILINE)
 

@@ -16,7 +16,7 @@ from penstock.models.checkpoint_cost import (
     observe_checkpoints,
 )
 from penstock.models.consistency import Consistency, measure_consistency
-from penstock.models.estimate import Estimate, around, given
+from penstock.models.fitting.estimate import Estimate, around, given
 from penstock.models.interval import load_while_checkpointing
 from penstock.models.load import CapacitySource, Load, measure_load
 from penstock.models.recovery_time import FailureKind, RecoveryModel, fit_recovery

@@ -9,7 +9,7 @@ from enum import Enum
 from penstock.checkpoint.history import CheckpointStats, Recovery
 from penstock.models import defaults
 from penstock.models.checkpoint_cost import load_spans, rate_of
-from penstock.models.estimate import Estimate, assumed, typical
+from penstock.models.fitting.estimate import Estimate, assumed, typical
 from penstock.models.micro_batches import fit_micro_batches
 
 _LEAST_CATCH_UP_S = 1.0

@@ -9,9 +9,9 @@ from enum import Enum
 
 from penstock.checkpoint.history import CheckpointStats, Recovery
 from penstock.models import defaults
-from penstock.models.estimate import Estimate, assumed, typical
+from penstock.models.fitting.estimate import Estimate, assumed, typical
+from penstock.models.fitting.robust_fit import Line, fit_line
 from penstock.models.interval import time_to_normal
-from penstock.models.robust_fit import Line, fit_line
 
 _DRIVER_DIED = "the driver died"
 _STARTED = "started from a snapshot"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.models.changed_bytes import ChangedBytes, fit_changed_bytes
-from penstock.models.estimate import Estimate, assumed, typical
-from penstock.models.estimate import given as stated
-from penstock.models.proportion import product, proportion
-from penstock.models.robust_fit import constant, fit_line
+from penstock.models.fitting.estimate import Estimate, assumed, typical
+from penstock.models.fitting.estimate import given as stated
+from penstock.models.fitting.proportion import product, proportion
+from penstock.models.fitting.robust_fit import constant, fit_line
 
 positive = st.floats(0.001, 1000)
 points = st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e3)), min_size=1, max_size=12)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from penstock.models.estimate import Estimate, around, sigma_of
+from penstock.models.fitting.estimate import Estimate, around, sigma_of
 
 _LEAST_SPREAD = 0.2
 """If all x are this close to each other, relative to the largest, nothing shows the slope."""

@@ -1,0 +1,1 @@
+"""Statistics for few and noisy observations: robust lines, numbers with a range, proportions."""
