@@ -15,7 +15,7 @@ from penstock.models.micro_batches import fit_micro_batches
 _LEAST_CATCH_UP_S = 1.0
 """A shorter catch-up is a micro-batch or two and shows no rate."""
 _NEWEST = 10
-"""Intervals that show the present rate."""
+"""Intervals and recoveries that show the present rates."""
 
 
 class CapacitySource(Enum):
@@ -65,7 +65,7 @@ def measure_load(
         and r.catch_up_records > 0
     ]
     if caught_up:
-        return Load(rate, typical(caught_up), CapacitySource.CATCH_UP)
+        return Load(rate, typical(caught_up[-_NEWEST:]), CapacitySource.CATCH_UP)
     batches = fit_micro_batches([s for c in checkpoints for s in load_spans(c)], target_duration_s)
     if batches is None or batches.highest_rate is None:
         return Load(rate, None, CapacitySource.UNKNOWN)

@@ -15,6 +15,8 @@ from penstock.models.interval import time_to_normal
 
 _DRIVER_DIED = "the driver died"
 _STARTED = "started from a snapshot"
+_NEWEST = 10
+"""Recoveries that show how long one takes now: machines and settings change."""
 
 
 class FailureKind(Enum):
@@ -101,7 +103,7 @@ def fit_recovery(
 
     State is loaded alike in all kinds of recoveries, so its line is fitted to all of them.
     """
-    mine = [r for r in recoveries if FailureKind.of(r) is kind]
+    mine = [r for r in recoveries if FailureKind.of(r) is kind][-_NEWEST:]
     # A start by hand deploys as a new driver does, but nothing had to be detected.
     deployed = mine or (
         [r for r in recoveries if FailureKind.of(r) is FailureKind.START]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.checkpoint.history import CheckpointStats, History, Recovery
@@ -141,6 +142,15 @@ def test_what_the_history_lacks_is_named(tmp_path: Path) -> None:
     assert "estimated from micro-batches" in missing
     assert "same interval" in missing
     assert "--failures-per-day" in missing
+
+
+def test_a_job_that_checkpoints_at_least_once_has_no_probability_of_exactly_once(
+    tmp_path: Path,
+) -> None:
+    recorded(tmp_path, [msgspec.structs.replace(c, barriers="tracked") for c in history(12)])
+    assert advice(tmp_path)["guarantee"] == "AT_LEAST_ONCE"
+    shown = penstock("advise", "job", "--dir", tmp_path).stdout
+    assert "P(exactly once) does not apply" in shown
 
 
 def test_damaged_records_are_left_out_with_a_warning(tmp_path: Path) -> None:

@@ -195,6 +195,16 @@ def test_every_recommendation_is_within_all_bounds_and_otherwise_something_is_na
     assert at.duration_s <= at.interval_s * slack
 
 
+@given(st.floats(5.0, 1000.0), st.floats(1.0, 10.0))
+def test_a_longer_recovery_target_allows_longer_intervals(target: float, factor: float) -> None:
+    model = assumed_job(1e8, 1000.0, 4000.0)
+    strict, loose = (
+        bound(advise(model, Goals(recovery_target_s=s)), BoundKind.RECOVERY, upper=True)
+        for s in (target, target * factor)
+    )
+    assert strict <= loose * (1 + 1e-9)
+
+
 # -- round numbers ------------------------------------------------------------------------------
 
 
