@@ -103,11 +103,13 @@ def _phase(run: Run, number: int, drivers: Sequence[Kill], model: JobModel) -> I
     cost = model.cost.at(phase.interval_s)
     setting = f"T {phase.interval_s:g} s, {phase.rate:,.0f}/s, {state / 1e6:,.0f} MB"
     trained = model.cost.observations
-    # The second driver: the first one also catches up with the change of the settings.
-    settled = [c for c in run.checkpoints if drivers[-1].started < c.triggered < drivers[-1].killed]
-    for seen in observe_checkpoints(settled):
-        if seen.interval_s is None:
-            continue
+    # The second driver, once it has caught up: the first one also sees the settings change.
+    began = max(
+        (r.time + (r.caught_up_s or 0.0) for r in run.recoveries if r.time < drivers[-1].killed),
+        default=drivers[-1].started,
+    )
+    settled = [c for c in run.checkpoints if began < c.triggered < drivers[-1].killed]
+    for seen in observe_checkpoints(settled)[1:]:
         duration = cost.duration
         yield Pair(
             CHECKPOINT,

@@ -6,6 +6,7 @@ lost. The history of the job is all that is measured.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -131,8 +132,8 @@ def _wait(
         ]
         newest = [r for r in history.recoveries() if r.time > started]
         # The first driver of all recovers from nothing.
-        has_recovered = not newest or newest[-1].caught_up_s is not None
-        if has_recovered and len(done) >= workload.checkpoints:
+        normal = newest[-1].time + (newest[-1].caught_up_s or math.inf) if newest else started
+        if sum(c.triggered > normal for c in done) >= workload.checkpoints:
             left = done[-1].triggered + phase.interval_s - _BEFORE_TRIGGER_S - time.time()
             if left > 0:
                 time.sleep(left)

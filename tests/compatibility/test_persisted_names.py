@@ -160,7 +160,7 @@ FIELDS: dict[Any, str] = {
     history.LoadStats: "seconds records region_records batches busy_s working_s",
     history.Recovery: (
         "attempt checkpoint cause detect_s redeploy_s load_state_s reset_sources_s reset_sinks_s "
-        "time loaded_bytes snapshot_age_s first_result_s caught_up_s catch_up_records"
+        "time loaded_bytes snapshot_age_s catch_up_began_s caught_up_s catch_up_records"
     ),
     history.ExceptionRecord: "time attempt step message traceback",
     event_log.CheckpointEventRecord: "time event stage detail",

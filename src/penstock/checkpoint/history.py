@@ -106,12 +106,12 @@ class Recovery(msgspec.Struct, frozen=True):
     """Of state, read for the restore."""
     snapshot_age_s: float | None = None
     """When the failure came, how long ago the restored checkpoint was triggered."""
-    first_result_s: float | None = None
-    """From `time` until the first micro-batch with records was published."""
+    catch_up_began_s: float | None = None
+    """From `time` until the region that worked the longest began to process records."""
     caught_up_s: float | None = None
     """From `time` until everything that the sources had was processed; None if not known (yet)."""
     catch_up_records: int = 0
-    """Read by the sources between the two."""
+    """Read by the sources until then."""
 
 
 class ExceptionRecord(msgspec.Struct, frozen=True):

@@ -179,7 +179,7 @@ def _inputs(facts: JobAdvice) -> Iterator[dict[str, str]]:
     yield _input("  load state", recovery.load_state)
     yield _input("  reset sources", recovery.reset_sources)
     yield _input("  reset sinks", recovery.reset_sinks)
-    yield _input("first result after it", recovery.first_result)
+    yield _input("until records are processed", recovery.processing)
     load = facts.load
     if load.rate is not None:
         yield _rate("input rate", load.rate, "")

@@ -77,7 +77,7 @@ class Outcome:
     load: float | None
     """rho."""
     downtime_s: float
-    """R, with the time until the first result."""
+    """R, with the time until records are processed."""
     normal_mean_s: float | None
     normal_worst_s: float | None
     visible_mean_s: float
@@ -164,7 +164,7 @@ def outcome(model: JobModel, interval_s: float) -> Outcome:
 
 
 def _downtime(model: JobModel) -> float:
-    return model.recovery.at(model.cost.changed.full_bytes).until_first_result.value
+    return model.recovery.at(model.cost.changed.full_bytes).until_processing.value
 
 
 def _bounds(model: JobModel, goals: Goals) -> list[Bound]:

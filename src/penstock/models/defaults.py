@@ -30,8 +30,8 @@ LOAD_S_PER_BYTE = 7e-10
 """Seconds per byte loaded."""
 RESET_SOURCES_S = 0.01
 RESET_SINKS_S = 0.01
-FIRST_RESULT_S = 1.0
-"""Seconds until the first micro-batch of an attempt was published."""
+PROCESSING_S = 1.0
+"""Seconds until the step that works most processes records, after sources and sinks were reset."""
 CHANGED_PER_RECORD_BYTES = 100.0
 """Bytes of state that one record changes, if nothing is known about its keys."""
 TARGET_DURATION_S = 1.0

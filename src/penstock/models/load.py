@@ -57,11 +57,11 @@ def measure_load(
     """
     rate = _rate(checkpoints)
     caught_up = [
-        r.catch_up_records / (r.caught_up_s - r.first_result_s)
+        r.catch_up_records / (r.caught_up_s - r.catch_up_began_s)
         for r in recoveries
         if r.caught_up_s is not None
-        and r.first_result_s is not None
-        and r.caught_up_s - r.first_result_s >= _LEAST_CATCH_UP_S
+        and r.catch_up_began_s is not None
+        and r.caught_up_s - r.catch_up_began_s >= _LEAST_CATCH_UP_S
         and r.catch_up_records > 0
     ]
     if caught_up:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.checkpoint.history import LoadStats
 from penstock.models import defaults
+from penstock.models.fitting.robust_fit import fit_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,17 @@ def fit_micro_batches(
 ) -> MicroBatches | None:
     """Fit the costs to the load of a job, None if nothing was recorded.
 
-    The slowest tasks show what depends on the records; the rest of a micro-batch does not.
+    Large and small micro-batches show both. If all had the same size, the slowest tasks are taken
+    to be what depends on the records.
     """
-    batches = sum(s.batches for s in spans)
-    read = sum(s.records for s in spans)
-    busy, working = sum(s.busy_s for s in spans), sum(s.working_s for s in spans)
-    if batches == 0 or read == 0:
+    spans = [s for s in spans if s.batches > 0 and s.region_records > 0]
+    read, processed = sum(s.records for s in spans), sum(s.region_records for s in spans)
+    if read == 0:
         return None
-    return MicroBatches(max(0.0, busy - working) / batches, working / read, target_s)
+    # The region that works most may see more or fewer records than the sources read.
+    line = fit_line(
+        [s.region_records * read / processed / s.batches for s in spans],
+        [s.busy_s / s.batches for s in spans],
+        default_slope=sum(s.working_s for s in spans) / read,
+    )
+    return MicroBatches(line.intercept, line.slope, target_s)

@@ -43,8 +43,8 @@ class RecoveryPrediction:
     load_state: Estimate
     reset_sources: Estimate
     reset_sinks: Estimate
-    first_result: Estimate
-    """Until records flow again; not part of `downtime`, but of what has to be caught up."""
+    processing: Estimate
+    """Until the slowest step gets records; not part of R, but of what has to be caught up."""
 
     @property
     def downtime(self) -> Estimate:
@@ -53,13 +53,13 @@ class RecoveryPrediction:
         return self.detect + five
 
     @property
-    def until_first_result(self) -> Estimate:
-        """R, and the time until the first micro-batch was published."""
-        return self.downtime + self.first_result
+    def until_processing(self) -> Estimate:
+        """R, and the time until records are processed again."""
+        return self.downtime + self.processing
 
     def time_to_normal(self, load: float, age_s: float) -> Estimate:
         """Predict the time from the failure until the job has caught up, for a load rho."""
-        down = self.until_first_result
+        down = self.until_processing
         return Estimate(
             time_to_normal(down.value, load, age_s),
             time_to_normal(down.low, load, age_s),
@@ -79,7 +79,7 @@ class RecoveryModel:
     """By the bytes loaded."""
     reset_sources: Estimate
     reset_sinks: Estimate
-    first_result: Estimate
+    processing: Estimate
     observations: int
 
     def at(self, state_bytes: float) -> RecoveryPrediction:
@@ -90,7 +90,7 @@ class RecoveryModel:
             self.load_state.at(state_bytes),
             self.reset_sources,
             self.reset_sinks,
-            self.first_result,
+            self.processing,
         )
 
 
@@ -127,9 +127,9 @@ def fit_recovery(
         ),
         reset_sources=_typical([r.reset_sources_s for r in deployed], defaults.RESET_SOURCES_S),
         reset_sinks=_typical([r.reset_sinks_s for r in deployed], defaults.RESET_SINKS_S),
-        first_result=_typical(
-            [r.first_result_s for r in deployed if r.first_result_s is not None],
-            defaults.FIRST_RESULT_S,
+        processing=_typical(
+            [r.catch_up_began_s for r in deployed if r.catch_up_began_s is not None],
+            defaults.PROCESSING_S,
         ),
         observations=len(mine),
     )

@@ -120,7 +120,7 @@ def recovery(
     load_state_s: float = 0.5,
     time: float = 2000.0,
     loaded_bytes: int = 100 * MB,
-    first_result_s: float | None = 1.0,
+    catch_up_began_s: float | None = 1.0,
     caught_up_s: float | None = 21.0,
     catch_up_records: int = 40_000,
 ) -> Recovery:
@@ -136,7 +136,7 @@ def recovery(
         time,
         loaded_bytes,
         5.0,
-        first_result_s,
+        catch_up_began_s,
         caught_up_s,
         catch_up_records,
     )

@@ -130,7 +130,7 @@ def test_the_downtime_is_the_sum_of_five_medians() -> None:
     seen = [recovery(n, detect_s=1.0 + n % 3, redeploy_s=10.0) for n in range(2, 9)]
     found = fit_recovery(seen, [], FailureKind.DRIVER).at(100 * MB)
     assert found.downtime.value == pytest.approx(2.0 + 10.0 + 0.5 + 0.03, abs=0.01)
-    assert found.until_first_result.value == pytest.approx(found.downtime.value + 1.0)
+    assert found.until_processing.value == pytest.approx(found.downtime.value + 1.0)
     assert found.downtime.observations == 7
 
 
@@ -188,8 +188,8 @@ def test_the_rate_is_that_of_the_typical_interval() -> None:
 
 
 def test_capacity_is_measured_in_catch_up_and_otherwise_estimated() -> None:
-    records = history(10, rate=1000.0, fixed_s=0.1, per_record=0.0004)
-    caught_up = measure_load(records, [recovery(first_result_s=1.0, caught_up_s=21.0)])
+    records = history(10, rate=1000.0, fixed_s=0.1, per_record=0.0004, lost_s=0.0)
+    caught_up = measure_load(records, [recovery(catch_up_began_s=1.0, caught_up_s=21.0)])
     assert caught_up.capacity is not None
     assert (caught_up.capacity.value, caught_up.source) == (2000.0, CapacitySource.CATCH_UP)
     assert caught_up.share == pytest.approx(0.5)
@@ -202,7 +202,7 @@ def test_capacity_is_measured_in_catch_up_and_otherwise_estimated() -> None:
 
 
 def test_a_catch_up_of_one_micro_batch_shows_no_capacity() -> None:
-    short = recovery(first_result_s=1.0, caught_up_s=1.0, catch_up_records=0)
+    short = recovery(catch_up_began_s=1.0, caught_up_s=1.0, catch_up_records=0)
     assert measure_load(history(4), [short]).source is CapacitySource.MICRO_BATCHES
 
 

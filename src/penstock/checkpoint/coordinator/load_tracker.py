@@ -38,10 +38,11 @@ class LoadMark:
 class CatchUp:
     """How an attempt caught up with its sources; seconds since its start."""
 
-    first_result_s: float
+    began_s: float
+    """When the region whose tasks worked the longest began its first micro-batch with records."""
     caught_up_s: float
     records: int
-    """Read by the sources between the two."""
+    """Read by the sources, and processed by that region in between."""
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class _Progress:
     """How far one region is on its way back to normal."""
 
     upstream: Collection[StageId]
-    has_results: bool = False
+    began: float | None = None
+    """When its first micro-batch with records began."""
     caught_up: float | None = None
     load: RegionLoad = field(default_factory=RegionLoad)
 
@@ -57,8 +59,8 @@ class _Progress:
 class LoadTracker:
     """The load of one attempt; region loops add to it, the coordinator's thread reads it.
 
-    A region has caught up when it has taken all its input at once for the first time after the
-    regions upstream of it had caught up.
+    A region has caught up when it has taken all its input in one micro-batch of a normal size for
+    the first time after the regions upstream of it had caught up.
     """
 
     def __init__(
@@ -71,13 +73,11 @@ class LoadTracker:
         self._lock = threading.Lock()
         self._regions = {region: _Progress(before) for region, before in upstream.items()}
         self._started = clock()
-        self._first_result: float | None = None
         self._records = 0
-        self._records_at_first_result = 0
         self._catch_up: CatchUp | None = None
 
     def start(self) -> None:
-        """Count the time to the first result and to the end of the catch-up from now on."""
+        """Count the time until the attempt has caught up from now on."""
         with self._lock:
             self._started = self._clock()
 
@@ -85,11 +85,14 @@ class LoadTracker:
         self,
         region: StageId,
         records: int,
-        most: int,
+        normal: int,
         began: float,
         working_s: float,
     ) -> None:
-        """Take note of a micro-batch that might have had `most` records; `began` by the clock."""
+        """Take note of a micro-batch, which began at `began` by the clock.
+
+        With fewer than `normal` records it has taken all there were, in about the target duration.
+        """
         with self._lock:
             progress, now = self._regions[region], self._clock()
             before = progress.load
@@ -99,15 +102,13 @@ class LoadTracker:
                 before.busy_s + now - began,
                 before.working_s + working_s,
             )
-            is_source = not progress.upstream
-            self._records += records if is_source else 0
             if records == 0:
                 return
-            progress.has_results = True
-            if self._first_result is None and is_source:
-                self._first_result = now
-                self._records_at_first_result = self._records
-            if records < most * _FULL:
+            if not progress.upstream:
+                self._records += records
+            if progress.began is None:
+                progress.began = began
+            if records < normal * _FULL:
                 self._took_everything(progress, began, now)
 
     def record_no_input(self, region: StageId) -> None:
@@ -117,7 +118,7 @@ class LoadTracker:
         with self._lock:
             progress = self._regions[region]
             # At first a source may not yet know what there is.
-            if progress.has_results:
+            if progress.began is not None:
                 now = self._clock()
                 self._took_everything(progress, now, now)
 
@@ -129,12 +130,13 @@ class LoadTracker:
             if until is None or until > since:
                 return
         progress.caught_up = now
-        if all(p.caught_up is not None for p in self._regions.values()):
-            first = self._first_result or now
+        regions = self._regions.values()
+        if all(p.caught_up is not None for p in regions):
+            began = max(regions, key=lambda p: p.load.working_s).began
             self._catch_up = CatchUp(
-                first - self._started,
+                (now if began is None else began) - self._started,
                 now - self._started,
-                self._records - self._records_at_first_result,
+                self._records,
             )
 
     @property

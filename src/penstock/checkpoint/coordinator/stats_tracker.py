@@ -153,7 +153,7 @@ class CheckpointStatsTracker:
         self._history.replace_recovery(
             replace(
                 recovery,
-                first_result_s=catch_up.first_result_s,
+                catch_up_began_s=catch_up.began_s,
                 caught_up_s=catch_up.caught_up_s,
                 catch_up_records=catch_up.records,
             )

@@ -303,9 +303,9 @@ class RegionLoop:
         working = sum(sum(result.phases.values()) for _, result in results)
         records = results[0][1].records
         self._sizer.observe(records, time.monotonic() - run.began, working)
-        self._context.load.record_published(
-            self._stage.id, records, self._allowed, run.began, working
-        )
+        # What was more than would fit into the target duration is a backlog, too.
+        normal = min(self._allowed, self._sizer.size)
+        self._context.load.record_published(self._stage.id, records, normal, run.began, working)
         self._input.set_preferred_size(self._sizer.size, light=self._sizer.is_light)
         for (execution, result), monitor in zip(results, self._monitors, strict=True):
             monitor.published(result.acks, result.states)
