@@ -42,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True, highlight=False)
     runner = Runner(Path(chosen.cache) / "jobs", chosen.parallelism, "1g", chosen.timeout)
     bench = Bench("models", runner, chosen.results, console)
-    part = f"{chosen.engine}-{chosen.backend}"
     if chosen.source is None:
         print(", ".join(f"{name} {value}" for name, value in machine_facts().items()) + "\n")
         workload = Workload(
@@ -64,15 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runner,
             lambda line: console.print(line, markup=False),
         )
-        bench.save(part, found)
+        bench.save(f"{chosen.engine}-{chosen.backend}", found)
     else:
         found = json.loads(chosen.source.read_text())["measured"]
-    comparison = evaluate.compare(evaluate.read_run(found))
+    run = evaluate.read_run(found)
+    comparison = evaluate.compare(run)
     for sheet in evaluate.sheets(comparison):
         bench.show(sheet)
     if chosen.charts is not None:
         for name, drawn in charts.draw(comparison).items():
-            path = chosen.charts / f"models-{name}-{part}.svg"
+            path = chosen.charts / f"models-{name}-{run.workload.engine}.svg"
             path.write_text(drawn)
             console.print(f"drawn in {path}", markup=False)
     return 0

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from xml.sax.saxutils import escape
 
-from benchmarks.checkpoints.chart import COLOURS, FONT
+from benchmarks.checkpoints.chart import COLOURS, FONT, Chart, Line, svg
 from benchmarks.models.evaluate import CHECKPOINT, NORMAL, RECOVERY, Comparison, Pair
+from penstock.models.advice import outcome
+from penstock.models.job_model import JobModel
 
+_INTERVALS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 WIDTH, HEIGHT = 340, 320
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 34, 46
 _FACTOR = 1.25
@@ -30,7 +33,32 @@ def draw(comparison: Comparison) -> dict[str, str]:
         parts += _scatter(quantity, comparison.of(quantity), comparison.median_error(quantity))
         parts.append("</g>")
     parts.append("</svg>")
-    return {"predicted": "\n".join(parts) + "\n"}
+    found = {"predicted": "\n".join(parts) + "\n"}
+    if comparison.model is not None:
+        found["interval"] = svg(_curves(comparison.model))
+    return found
+
+
+def _curves(model: JobModel) -> list[Chart]:
+    """What each interval leads to, as `penstock advise` computes it."""
+    at = [outcome(model, t) for t in _INTERVALS]
+    normal = [
+        Line(name, [(o.interval_s, seconds) for o, seconds in pairs if seconds is not None])
+        for name, pairs in (
+            ("worst", [(o, o.normal_worst_s) for o in at]),
+            ("mean", [(o, o.normal_mean_s) for o in at]),
+        )
+    ]
+    limited = [Line(line.name, [p for p in line.points if math.isfinite(p[1])]) for line in normal]
+    share = Line("C/T", [(o.interval_s, 100 * o.overhead) for o in at if o.overhead > 0])
+    size = Line("bytes", [(o.interval_s, o.new_bytes / 1e6) for o in at if o.new_bytes > 0])
+    x_label = "interval, s"
+    charts = [
+        Chart("Back to normal after a failure", x_label, "s", [li for li in limited if li.points]),
+        Chart("Capacity for checkpoints", x_label, "%", [share] if share.points else []),
+        Chart("Written by a checkpoint", x_label, "MB", [size] if size.points else []),
+    ]
+    return [chart for chart in charts if chart.lines]
 
 
 def _scatter(quantity: str, pairs: Sequence[Pair], error: float | None) -> list[str]:

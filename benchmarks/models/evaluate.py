@@ -66,7 +66,8 @@ class Comparison:
     """All pairs of a run."""
 
     pairs: Sequence[Pair]
-    measured: Sequence[CheckpointStats]
+    model: JobModel | None
+    """Fitted to the whole run."""
 
     def of(self, quantity: str) -> list[Pair]:
         return [p for p in self.pairs if p.quantity == quantity]
@@ -92,7 +93,7 @@ def compare(run: Run) -> Comparison:
         if model is None:
             continue
         pairs += _phase(run, number, drivers, model)
-    return Comparison(pairs, run.checkpoints)
+    return Comparison(pairs, fit_job(run.checkpoints, run.recoveries, []))
 
 
 def _phase(run: Run, number: int, drivers: Sequence[Kill], model: JobModel) -> Iterator[Pair]:
@@ -138,7 +139,7 @@ def _recovery(
     yield Pair(
         RECOVERY, number, setting, whole.value, whole.low, whole.high, downtime(recovery), trained
     )
-    load, measured = model.load_at(phase.interval_s), measured_time_to_normal(recovery)
+    load, measured = model.load_range_at(phase.interval_s), measured_time_to_normal(recovery)
     if load is None or measured is None:
         return
     duration = model.cost.at(phase.interval_s).duration.value

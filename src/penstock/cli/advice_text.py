@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from penstock.checkpoint.settings import Guarantee
 from penstock.cli.output import duration, size, table
+from penstock.client.job_advice import JobAdvice
 from penstock.errors.base import plural
 from penstock.models.advice import Bound, BoundKind, Outcome, Verdict
 from penstock.models.fitting.estimate import Estimate
@@ -15,15 +16,12 @@ from penstock.models.levers import Input, Lever
 from penstock.models.load import CapacitySource
 from penstock.models.round_interval import format_interval
 
-if TYPE_CHECKING:
-    from penstock.cli.commands.advise import JobAdvice
-
 _SHARES = (Input.LOAD, Input.OVERHEAD)
 
 
-def advice_text(facts: JobAdvice) -> str:
-    """Return all that is known, the answer first."""
-    lines = [] if facts.job is None else [f"job {facts.name!r} ({facts.job})"]
+def advice_text(facts: JobAdvice, name: str | None) -> str:
+    """Return all that is known about a job with this name, the answer first."""
+    lines = [] if facts.job is None else [f"job {name!r} ({facts.job})"]
     lines += [_headline(facts), ""]
     if facts.configuration:
         lines += [*(f"{k}: {v}" for k, v in facts.configuration.items()), ""]
@@ -218,7 +216,7 @@ def _consistency(facts: JobAdvice) -> list[str]:
     found = facts.consistency
     if found is None:
         return []
-    if facts.guarantee != "EXACTLY_ONCE":
+    if facts.guarantee is not Guarantee.EXACTLY_ONCE:
         return ["The job runs at least once: P(exactly once) does not apply.", ""]
     return [
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,6 +58,17 @@ class JobModel:
         if share is None:
             return None
         return load_while_checkpointing(share, self.cost.at(interval_s).lost.value, interval_s)
+
+    def load_range_at(self, interval_s: float) -> Estimate | None:
+        """Return rho with the range that the ranges of rate and capacity give it."""
+        value, rate, capacity = self.load_at(interval_s), self.load.rate, self.load.capacity
+        if value is None or rate is None or capacity is None or rate.value <= 0:
+            return None
+        low = value * rate.low / rate.value * capacity.value / capacity.high
+        high = math.inf
+        if capacity.low > 0:
+            high = value * rate.high / rate.value * capacity.value / capacity.low
+        return Estimate(value, low, high, capacity.observations)
 
     def at_rate(
         self,

@@ -57,13 +57,13 @@ class RecoveryPrediction:
         """R, and the time until records are processed again."""
         return self.downtime + self.processing
 
-    def time_to_normal(self, load: float, age_s: float) -> Estimate:
+    def time_to_normal(self, load: Estimate, age_s: float) -> Estimate:
         """Predict the time from the failure until the job has caught up, for a load rho."""
         down = self.until_processing
         return Estimate(
-            time_to_normal(down.value, load, age_s),
-            time_to_normal(down.low, load, age_s),
-            time_to_normal(down.high, load, age_s),
+            time_to_normal(down.value, load.value, age_s),
+            time_to_normal(down.low, load.low, age_s),
+            time_to_normal(down.high, load.high, age_s),
             down.observations,
         )
 

@@ -201,6 +201,28 @@ def test_capacity_is_measured_in_catch_up_and_otherwise_estimated() -> None:
     assert not estimated.capacity.is_measured
 
 
+def test_a_job_that_has_processed_a_rate_can_process_it() -> None:
+    records = history(10, rate=3000.0, per_record=0.0001, lost_s=0.0)
+    slow = recovery(catch_up_began_s=1.0, caught_up_s=21.0, catch_up_records=10_000)
+    found = measure_load(records, [slow]).capacity
+    assert found is not None
+    assert found.value == pytest.approx(3000.0, rel=0.01)
+    assert found.low <= found.value <= found.high
+
+
+def test_the_range_of_the_load_is_that_of_rate_and_capacity() -> None:
+    model = fit_job(history(10, rate=1000.0), [recovery()], [])
+    assert model is not None
+    found = model.load_range_at(10.0)
+    assert found is not None
+    assert found.value == model.load_at(10.0)
+    assert found.low < found.value < found.high
+    # One catch-up: the capacity may be half or twice of what it showed.
+    assert found.high / found.value == pytest.approx(2.0, rel=0.05)
+    normal = model.recovery.at(0.0).time_to_normal(found, 10.0)
+    assert normal.low < normal.value < normal.high
+
+
 def test_a_catch_up_of_one_micro_batch_shows_no_capacity() -> None:
     short = recovery(catch_up_began_s=1.0, caught_up_s=1.0, catch_up_records=0)
     assert measure_load(history(4), [short]).source is CapacitySource.MICRO_BATCHES
