@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeVar
 
 import msgspec
 
@@ -10,6 +12,12 @@ from penstock.checkpoint.barriers.alignment import BarrierHandling
 from penstock.checkpoint.history import CheckpointStatus, History
 from penstock.checkpoint.settings import Guarantee
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.job_facts import JobFacts
+from penstock.common.config.checkpoint_options import CHECKPOINT_INTERVAL
+from penstock.common.config.known_options import MICRO_BATCH_TARGET_DURATION
+from penstock.common.config_options import ConfigOption, read
+from penstock.common.configuration import Configuration
+from penstock.errors import ConfigurationError
 from penstock.models.advice import Advice, Goals, Verdict, advise
 from penstock.models.checkpoint_cost import CheckpointPrediction
 from penstock.models.consistency import Consistency
@@ -19,6 +27,9 @@ from penstock.models.recovery_time import RecoveryPrediction
 from penstock.models.round_interval import format_interval
 
 _UNKNOWN_INTERVAL_S = 60.0
+_STRETCHED = 1.25
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +82,17 @@ def advise_job(job: JobDir, goals: Goals, what_if: WhatIf) -> JobAdvice | None:
     """Return the advice that the history of a job allows; None without a completed checkpoint."""
     history = History(job.storage)
     checkpoints = history.checkpoints()
-    facts = job.read_facts()
-    steps = [] if facts is None else facts.plan
+    facts = job.read_facts() or JobFacts("", 0.0)
+    settings = Configuration.from_dict(facts.settings)
+    interval = _setting(settings, CHECKPOINT_INTERVAL)
+    target = _setting(settings, MICRO_BATCH_TARGET_DURATION) or timedelta(seconds=1)
     model = fit_job(
         checkpoints,
         history.recoveries(),
         history.exceptions(),
-        parallelism=max((step.parallelism for step in steps), default=None),
+        parallelism=max((step.parallelism for step in facts.plan), default=None),
+        interval_s=None if interval is None else interval.total_seconds(),
+        target_duration_s=target.total_seconds(),
     )
     if model is None:
         return None
@@ -87,6 +102,14 @@ def advise_job(job: JobDir, goals: Goals, what_if: WhatIf) -> JobAdvice | None:
     guarantee = Guarantee.AT_LEAST_ONCE if is_weak else Guarantee.EXACTLY_ONCE
     advice = _advice(job.key, model, goals, guarantee, _missing(model))
     return msgspec.structs.replace(advice, unreadable=sorted(history.unreadable))
+
+
+def _setting(settings: Configuration, option: ConfigOption[T]) -> T | None:
+    """Return a setting of the job, None if it is damaged."""
+    try:
+        return read(settings, option)
+    except ConfigurationError:
+        return None
 
 
 def advise_described(
@@ -149,6 +172,12 @@ def _configuration(found: Advice, model: JobModel) -> dict[str, str]:
 
 def _missing(model: JobModel) -> list[str]:
     found = []
+    wanted, observed = model.interval_s, model.observed_interval_s
+    if wanted is not None and observed is not None and observed > wanted * _STRETCHED:
+        found.append(
+            f"Checkpoints are {observed:.3g} s apart although the interval is {wanted:.3g} s: they "
+            "take too long, or wait for the minimum pause."
+        )
     if model.recovery.observations == 0:
         found.append(
             "No recovery after the death of a driver is recorded: parts of it are assumed."

@@ -175,7 +175,7 @@ def _batch_s(record: CheckpointStats) -> float | None:
 
 
 def fit_checkpoint_cost(
-    records: Sequence[CheckpointStats],
+    records: Sequence[CheckpointStats], target_duration_s: float = defaults.TARGET_DURATION_S
 ) -> CheckpointCostModel | None:
     """Fit the model to the history of a job; None if no checkpoint was completed."""
     seen = observe_checkpoints(records)
@@ -218,7 +218,7 @@ def fit_checkpoint_cost(
         coordination=coordination,
         changed=changed,
         lost=_fit_lost(records, persist),
-        batches=fit_micro_batches([s for r in records for s in load_spans(r)]),
+        batches=fit_micro_batches([s for r in records for s in load_spans(r)], target_duration_s),
         batch_s=batch,
         sigma=sigma_of(residuals, parameters=2),
         observations=len(seen),

@@ -35,6 +35,8 @@ class JobModel:
     recovery: RecoveryModel
     load: Load
     interval_s: float | None
+    """The interval that is configured or, if that is not known, the one observed."""
+    observed_interval_s: float | None
     """The interval that the history shows."""
     failures_per_day: Estimate | None
     consistency: Consistency | None
@@ -46,7 +48,7 @@ class JobModel:
         share = self.load.share
         if share is None or self.load.source is not CapacitySource.CATCH_UP:
             return share
-        interval = self.interval_s
+        interval = self.observed_interval_s
         if interval is None:
             return share
         lost = self.cost.at(interval).lost.value
@@ -98,20 +100,27 @@ def fit_job(
     exceptions: Sequence[ExceptionRecord],
     *,
     parallelism: int | None = None,
+    interval_s: float | None = None,
+    target_duration_s: float = defaults.TARGET_DURATION_S,
 ) -> JobModel | None:
-    """Fit all models to the history of a job; None if it has no completed checkpoint."""
-    cost = fit_checkpoint_cost(checkpoints)
+    """Fit all models to the history of a job; None if it has no completed checkpoint.
+
+    The configured interval and target duration of micro-batches are given if they are known.
+    """
+    cost = fit_checkpoint_cost(checkpoints, target_duration_s)
     if cost is None:
         return None
     # A driver that dies takes the longest, so the targets are for that unless it never happens.
     kinds = [FailureKind.of(r) for r in recoveries]
     only_inside = FailureKind.ATTEMPT in kinds and FailureKind.DRIVER not in kinds
     kind = FailureKind.ATTEMPT if only_inside else FailureKind.DRIVER
+    observed = observed_interval(checkpoints)
     return JobModel(
         cost=cost,
         recovery=fit_recovery(recoveries, checkpoints, kind),
-        load=measure_load(checkpoints, recoveries),
-        interval_s=observed_interval(checkpoints),
+        load=measure_load(checkpoints, recoveries, target_duration_s),
+        interval_s=observed if interval_s is None else interval_s,
+        observed_interval_s=observed,
         failures_per_day=_failures_per_day(checkpoints, recoveries),
         consistency=measure_consistency(checkpoints, recoveries, exceptions),
         parallelism=parallelism,
@@ -137,7 +146,7 @@ def assumed_job(
         CapacitySource.UNKNOWN if capacity is None else CapacitySource.GIVEN,
     )
     recovery = fit_recovery([], [], FailureKind.DRIVER)
-    return JobModel(cost, recovery, load, None, None, None, parallelism)
+    return JobModel(cost, recovery, load, None, None, None, None, parallelism)
 
 
 def observed_interval(checkpoints: Sequence[CheckpointStats]) -> float | None:

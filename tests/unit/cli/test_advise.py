@@ -10,10 +10,13 @@ import msgspec
 import pytest
 
 from penstock.checkpoint.history import CheckpointStats, History, Recovery
+from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.job_facts import JobFacts
 from penstock.cli.exit_codes import ExitCode
 from penstock.common import JobClient
 from penstock.common.config.configuration_file import load_configuration
 from penstock.common.config.known_options import check_option
+from penstock.ids import JobKey
 from tests.unit.cli.job_fixtures import end, endless_job, job_directory, json_of, penstock
 from tests.unit.models.histories import history, recovery
 from tests.unit.support import eventually
@@ -151,6 +154,19 @@ def test_a_job_that_checkpoints_at_least_once_has_no_probability_of_exactly_once
     assert advice(tmp_path)["guarantee"] == "AT_LEAST_ONCE"
     shown = penstock("advise", "job", "--dir", tmp_path).stdout
     assert "P(exactly once) does not apply" in shown
+
+
+def test_the_configured_interval_counts_and_a_longer_one_in_the_history_is_mentioned(
+    tmp_path: Path,
+) -> None:
+    typical(tmp_path, 10.0)
+    job = JobDir(tmp_path, JobKey("job"))
+    job.write_facts(JobFacts("job", 1.0, settings={"execution.checkpointing.interval": "5 s"}))
+    found = advice(tmp_path)
+    assert found["advice"]["current"]["interval_s"] == 5.0
+    assert "Checkpoints are 10 s apart although the interval is 5 s" in found["missing"][0]
+    job.write_facts(JobFacts("job", 1.0, settings={"execution.checkpointing.interval": "soon"}))
+    assert advice(tmp_path)["advice"]["current"]["interval_s"] == 10.0
 
 
 def test_damaged_records_are_left_out_with_a_warning(tmp_path: Path) -> None:
