@@ -75,6 +75,7 @@ from penstock.job.input import read_progress
 from penstock.job.stage import manifest
 from penstock.recovery import control, lease
 from penstock.savepoint import layout as savepoint_layout
+from penstock.serve.submission import records as submission_records
 from penstock.spark.sources import stream_enumerator, stream_log
 from penstock.state import delta, savepoint_file, window_encoding
 from penstock.state.backends import refs
@@ -167,6 +168,10 @@ FIELDS: dict[Any, str] = {
     job_facts.PlannedInput: "source exchange input side_output channel",
     job_facts.PlannedStep: "uid name parallelism kind stage max_parallelism description inputs",
     job_facts.JobFacts: "name created program args plan stages settings mode supervised versions",
+    submission_records.Submission: "job program entry submitted args settings format",
+    submission_records.StartRequest: "time restore_path fresh id",
+    submission_records.StartProcess: "host machine pid started time",
+    submission_records.StartEnd: "code time",
     lease.Owner: "host machine pid started attempt beat initializing",
     control._RequestFile: "request time",
     control._AnswerFile: "answer time",
@@ -573,6 +578,25 @@ def test_a_jobs_directory_keeps_its_names() -> None:
     assert task_layout.file_name(OperatorUid("a/b")).startswith("uid-")
     properties = {metadata.LINEAGE, metadata.JOB_DIRECTORY, metadata.JOB_INSTANCE}
     assert properties == {"life", "job-directory", "job-instance"}
+
+
+def test_the_directory_of_a_submitted_job_keeps_its_names() -> None:
+    place = submission_records.SubmissionDir(Path("/u/jobs/mine"))
+    start = place.start(3)
+    paths = {
+        place.program: "program",
+        place.settings: "settings.yaml",
+        place.arguments: "arguments.json",
+        place.work: "work",
+        start.path: "starts/3",
+        start.log: "starts/3/driver.log",
+    }
+    for path, name in paths.items():
+        assert path == Path("/u/jobs/mine") / name
+    names = submission_records._SUBMISSION, submission_records._REQUEST
+    assert names == ("submission.json", "request.json")
+    assert (submission_records._PROCESS, submission_records._END) == ("process.json", "end.json")
+    assert submission_records.FORMAT == 1
 
 
 def test_a_savepoint_keeps_its_names() -> None:

@@ -19,7 +19,7 @@ from penstock.cli.commands.metrics import metrics
 from penstock.cli.commands.run import run
 from penstock.cli.commands.serve import serve
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
-from penstock.cli.program import pyflink_option, run_program
+from penstock.cli.program import arguments_in, arguments_option, pyflink_option, run_program
 from penstock.common.config.locations import STORE_SCHEMES, scheme_of
 from penstock.common.pyflink.import_alias import use_pyflink_names
 from penstock.datastream.stream_execution_environment import collect_plans
@@ -67,15 +67,18 @@ def checkpoint() -> None:
 @click.option("--json", "output", flag_value="json", help="Print the plan as JSON.")
 @click.option("--mermaid", "output", flag_value="mermaid", help="Print a Mermaid diagram.")
 @click.option("--text", "output", flag_value="text", default="text", hidden=True)
+@arguments_option
 @pyflink_option
-def explain(job: Path, args: tuple[str, ...], output: str, pyflink: bool) -> None:
+def explain(
+    job: Path, args: tuple[str, ...], output: str, args_file: Path | None, pyflink: bool
+) -> None:
     """Show stages, channels, chains and parallelism of the program JOB without running its jobs.
 
     The program runs, but execute() only records the plan.
     """
     if pyflink:
         use_pyflink_names()
-    plans = plans_of(job, args)
+    plans = plans_of(job, (*args, *arguments_in(args_file)))
     if not plans:
         msg = f"{job} runs no job: it never calls execute()"
         raise click.ClickException(msg)

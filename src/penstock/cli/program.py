@@ -11,18 +11,43 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from penstock.common.pyflink.import_alias import installed_alias
+from penstock.common.text.tolerant_json import decode_json
 from penstock.datastream.stream_execution_environment import (
     StreamExecutionEnvironment,
     created_environments,
 )
-from penstock.errors import PyFlinkNotInstalledError
+from penstock.errors import ConfigurationError, PyFlinkNotInstalledError
 from penstock.redaction import redact
 
 pyflink_option = click.option(
     "--pyflink", is_flag=True, help="Make imports of pyflink import penstock."
 )
+
+
+arguments_option = click.option(
+    "--args-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="JSON list of further arguments, which do not appear in the list of processes.",
+)
+
+
+def arguments_in(file: Path | None) -> tuple[str, ...]:
+    """Return the arguments in a file of --args-file.
+
+    Raises:
+        ConfigurationError: it is not a list of texts.
+    """
+    if file is None:
+        return ()
+    try:
+        return tuple(decode_json(file.read_bytes(), list[str]))
+    except msgspec.DecodeError as error:
+        message = f"{file} is not a JSON list of texts, which --args-file needs: {error}"
+        raise ConfigurationError(message) from error
 
 
 def run_program(program: Path, args: tuple[str, ...]) -> None:

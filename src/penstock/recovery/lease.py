@@ -230,8 +230,10 @@ class Lease:
             self._write()
             if self._thread is None or not self._thread.is_alive():
                 self._stop.clear()
-                self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._beat, name="lease", daemon=True)
+                # In this order: a Ctrl-C may interrupt the start, and the release waits for it.
+                thread.start()
+                self._thread = thread
 
     def adopt(self, attempt: str) -> None:
         """Release the lease for an attempt whose driver died after the end of the job."""

@@ -21,13 +21,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Self
 
+from penstock.checkpoint.settings import read_checkpoint_settings
+from penstock.common.configuration import Configuration
 from penstock.recovery.restart_strategy import (
     GiveUp,
     History,
     Restart,
     RestartAfter,
     RestartStrategy,
+    read_restart_strategy,
 )
 
 logger = logging.getLogger("penstock.recovery")
@@ -165,6 +169,17 @@ class Supervisor:
     _events: queue.SimpleQueue[_Event] = field(default_factory=queue.SimpleQueue, init=False)
     _signals_received: list[int] = field(default_factory=list, init=False)
     _since: float = field(default_factory=time.time, init=False)
+
+    @classmethod
+    def configured(cls, command: Sequence[str], configuration: Configuration) -> Self:
+        """Return the supervisor of a command, as the job's settings say.
+
+        With a supervisor a job restarts by default, unless the settings disable it.
+        """
+        strategy = read_restart_strategy(configuration, checkpointing=True)
+        settings = read_checkpoint_settings(configuration)
+        heartbeat = Heartbeat(settings.heartbeat_interval_s, settings.heartbeat_timeout_s)
+        return cls(command, strategy, heartbeat)
 
     def run(self) -> int:
         """Run the driver, and restart it if it dies; return the exit code.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -28,21 +29,32 @@ from penstock.serve.http.openapi import openapi, page
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.live import LiveWatch
 from penstock.serve.prometheus.scrape import ENDPOINT as prometheus
-from penstock.serve.rest.catalogue import SUPPORTED, UNSUPPORTED
+from penstock.serve.rest.catalogue import OWN, SUPPORTED, UNSUPPORTED
+from penstock.serve.submission.submissions import Submissions
+from penstock.serve.submission.uploads import OVERHEAD_BYTES, UPLOAD_PATH
 
-ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *UNSUPPORTED)
+ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *OWN, *UNSUPPORTED)
 """All calls of the API; each has its path, and the same one below `/v1`."""
 
 WEB = Path(str(files("penstock.serve"))) / "web"
 """The dashboard's files."""
 _THREADS = 32
 _VERSION = "/v1"
+_OPERATORS = re.compile(
+    f"({_VERSION})?("
+    + "|".join(re.sub(":[a-z]+", "[^/]+", e.path) for e in ENDPOINTS if e.only_operators)
+    + ")"
+)
 
 
 def context_of(settings: ServerSettings) -> ServerContext:
     """Return the parts of a server with these settings."""
     catalog = JobCatalog(settings.directory, settings.heartbeat_timeout_s, settings.storage_options)
-    return ServerContext(settings, catalog, LiveWatch(), EventHub())
+    submissions = None
+    if settings.submission is not None:
+        submissions = Submissions(settings.submission)
+        submissions.recover()
+    return ServerContext(settings, catalog, LiveWatch(), EventHub(), submissions=submissions)
 
 
 def create_app(context: ServerContext) -> Starlette:
@@ -53,6 +65,8 @@ def create_app(context: ServerContext) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         context.jobs.close()
+        if context.submissions is not None:
+            context.submissions.close()
 
     def threads() -> CapacityLimiter:
         # It belongs to the event loop, which does not run yet.
@@ -96,6 +110,8 @@ def create_app(context: ServerContext) -> Starlette:
                 hosts=hosts_of(context.settings),
                 tokens=context.settings.tokens,
                 public_paths=public_paths(),
+                longest_bodies=longest_bodies(context.settings),
+                is_for_operators=is_for_operators,
             )
         ],
         lifespan=lifespan,
@@ -125,6 +141,19 @@ def public_paths() -> set[str]:
 def hosts_of(settings: ServerSettings) -> set[str]:
     """Return the names under which the server is reached."""
     return {"localhost", settings.host, socket.gethostname(), *settings.allowed_hosts}
+
+
+def longest_bodies(settings: ServerSettings) -> dict[str, int]:
+    """Return the longest bodies of the calls that take more than the others, by path."""
+    if settings.submission is None:
+        return {}
+    longest = settings.submission.max_program_bytes + OVERHEAD_BYTES
+    return {f"{prefix}{UPLOAD_PATH}": longest for prefix in (_VERSION, "")}
+
+
+def is_for_operators(path: str) -> bool:
+    """Whether a path begins like one that only operators may read."""
+    return _OPERATORS.match(path) is not None
 
 
 def in_order(endpoints: Sequence[Endpoint]) -> list[Endpoint]:

@@ -12,6 +12,8 @@ from penstock.serve.http.tokens import Tokens
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.disposals import Disposals
 from penstock.serve.jobs.live import LiveWatch
+from penstock.serve.submission.settings import SubmissionSettings
+from penstock.serve.submission.submissions import Submissions
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class ServerSettings:
     tls_key: Path | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """How stores are reached."""
+    submission: SubmissionSettings | None = None
+    """How programs are run, None if the server runs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +48,5 @@ class ServerContext:
     live: LiveWatch
     events: EventHub
     disposals: Disposals = field(default_factory=Disposals)
+    submissions: Submissions | None = None
+    """The programs and the jobs that were submitted here, None if the server runs none."""

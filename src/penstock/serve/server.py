@@ -49,6 +49,8 @@ def serve(settings: ServerSettings) -> None:
         address = _address(settings, sockets[0].getsockname()[1])
         seen = f"shows {len(jobs)} jobs in {settings.directory} (read in {took:.1f} s)"
         print(f"{address} {seen}", flush=True)
+        if settings.submission is not None:
+            print(f"Programs and logs of jobs are in {settings.submission.upload_dir}", flush=True)
         server.run(sockets)
     finally:
         for listening in sockets:

@@ -38,7 +38,8 @@ def test_every_call_answers_for_a_job_of_an_older_version(client: TestClient) ->
         }
         for endpoint in SUPPORTED:
             names = endpoint.path.split("/")
-            if endpoint.method != "GET" or {":triggerid", ":taskmanagerid"} & {*names}:
+            skipped = {":triggerid", ":taskmanagerid", "jars"}
+            if endpoint.method != "GET" or skipped & {*names}:
                 continue
             path = "/".join(values.get(name, name) for name in names)
             response = client.get(path)

@@ -12,10 +12,11 @@ from types import FrameType
 
 import click
 
-from penstock.checkpoint.settings import read_checkpoint_settings
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode
 from penstock.cli.options import as_sent_path, overrides_of, settings_options
 from penstock.cli.program import (
+    arguments_in,
+    arguments_option,
     penstock_logs,
     pyflink_option,
     run_program,
@@ -36,8 +37,7 @@ from penstock.common.pyflink.import_alias import use_pyflink_names
 from penstock.common.storage_url import Location
 from penstock.errors import PenstockError
 from penstock.job.job_result import reporting_results
-from penstock.recovery.restart_strategy import read_restart_strategy
-from penstock.recovery.supervisor import Heartbeat, Supervisor, report_to_supervisor
+from penstock.recovery.supervisor import Supervisor, report_to_supervisor
 
 
 @click.command(context_settings={"allow_interspersed_args": False}, epilog=EXIT_CODES)
@@ -67,6 +67,7 @@ from penstock.recovery.supervisor import Heartbeat, Supervisor, report_to_superv
 @click.option("--job-id", help="Id of the job; by default made from its name.")
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("--supervise", is_flag=True, help="Start the program again when it dies.")
+@arguments_option
 @pyflink_option
 def run(
     job: Path,
@@ -80,6 +81,7 @@ def run(
     job_id: str | None,
     parallelism: int | None,
     supervise: bool,
+    args_file: Path | None,
     pyflink: bool,
 ) -> None:
     """Run the program JOB with ARGS.
@@ -99,11 +101,11 @@ def run(
     defines += tuple(f"{key}={value}" for key, value in flags.items() if value is not None)
     overrides = overrides_of(defines, config)
     if supervise:
-        command = child_command(job, args, defines, config, pyflink=pyflink)
+        command = child_command(job, args, defines, config, args_file=args_file, pyflink=pyflink)
         sys.exit(_supervise(command, overrides))
     if pyflink:
         use_pyflink_names()
-    sys.exit(_run_here(job, args, overrides))
+    sys.exit(_run_here(job, (*args, *arguments_in(args_file)), overrides))
 
 
 def child_command(
@@ -112,11 +114,13 @@ def child_command(
     defines: Sequence[str],
     config: Path | None,
     *,
+    args_file: Path | None = None,
     pyflink: bool = False,
 ) -> list[str]:
     """Return the command with which a supervisor starts the driver."""
     settings = [] if config is None else ["-c", str(config)]
     settings += [word for define in defines for word in ("-D", define)]
+    settings += [] if args_file is None else ["--args-file", str(args_file)]
     settings += ["--pyflink"] if pyflink else []
     return [sys.executable, "-m", "penstock.cli.main", "run", *settings, "--", str(job), *args]
 
@@ -124,11 +128,7 @@ def child_command(
 def _supervise(command: Sequence[str], overrides: Configuration) -> int:
     configuration = global_configuration()
     overlay(configuration, overrides)
-    # With a supervisor the job restarts by default, unless the settings disable it.
-    strategy = read_restart_strategy(configuration, checkpointing=True)
-    settings = read_checkpoint_settings(configuration)
-    heartbeat = Heartbeat(settings.heartbeat_interval_s, settings.heartbeat_timeout_s)
-    return Supervisor(command, strategy, heartbeat).run()
+    return Supervisor.configured(command, configuration).run()
 
 
 def _run_here(job: Path, args: tuple[str, ...], overrides: Configuration) -> int:

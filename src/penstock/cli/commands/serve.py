@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from getpass import getuser
 from pathlib import Path
 
 import click
@@ -14,9 +15,10 @@ from penstock.common.config.serve_options import (
     SERVE_TLS_KEY,
     SERVE_TOKENS_FILE,
 )
+from penstock.common.config.submission_options import SUBMISSION_ENABLED
 from penstock.common.config_options import read
 from penstock.common.storage_url import Location
-from penstock.errors import RuntimeSetupError, UnprotectedServerError
+from penstock.errors import RuntimeSetupError, UnprotectedServerError, UnprotectedSubmissionError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -51,6 +53,12 @@ def is_loopback(host: str) -> bool:
     metavar="NAME",
     help="Another name under which browsers reach the server.",
 )
+@click.option(
+    "--submission",
+    "with_submission",
+    is_flag=True,
+    help="Let operators upload programs and run them, as the user of the server.",
+)
 def serve(
     directory: Location | None,
     defines: tuple[str, ...],
@@ -61,10 +69,11 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     allowed_hosts: tuple[str, ...],
+    with_submission: bool,
 ) -> None:
     """Serve a dashboard and Flink's REST API for the jobs in a checkpoint directory.
 
-    On other addresses than loopback ones it needs --tokens.
+    On other addresses than loopback ones, and with --submission, it needs --tokens.
     """
     settings = CommandSettings.read(defines, config, directory)
     configuration = settings_of(defines, config)
@@ -75,6 +84,7 @@ def serve(
         from penstock.serve.context import ServerSettings
         from penstock.serve.http.tokens import read_tokens
         from penstock.serve.server import serve as run
+        from penstock.serve.submission.settings import SubmissionSettings
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "penstock":
             raise
@@ -88,6 +98,11 @@ def serve(
             "behind a proxy that speaks TLS, or give it a certificate.",
             err=True,
         )
+    submission = None
+    if with_submission or read(configuration, SUBMISSION_ENABLED):
+        if tokens is None:
+            raise UnprotectedSubmissionError(getuser())
+        submission = SubmissionSettings.read(configuration, settings.directory)
     run(
         ServerSettings(
             settings.directory,
@@ -100,5 +115,6 @@ def serve(
             tls_cert=certificate,
             tls_key=tls_key or read(configuration, SERVE_TLS_KEY),
             storage_options=settings.storage_options,
+            submission=submission,
         )
     )

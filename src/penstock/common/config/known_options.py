@@ -14,6 +14,7 @@ from penstock.common.config import (
     recovery_options,
     serve_options,
     source_options,
+    submission_options,
 )
 from penstock.common.config.flink_keys import FLINK_KEYS, is_flink_key
 from penstock.common.config.metric_options import ROCKSDB_METRICS
@@ -161,6 +162,7 @@ KNOWN_OPTIONS: tuple[ConfigOption[Any], ...] = (
             vars(checkpoint_options),
             vars(recovery_options),
             vars(serve_options),
+            vars(submission_options),
         )
         for value in module.values()
         if isinstance(value, ConfigOption)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -32,6 +33,8 @@ class Call:
     query: dict[str, list[str]] = field(default_factory=dict)
     body: bytes = b""
     content_type: str = ""
+    request: Request | None = None
+    """The request itself; its body is unread if the function of the call is a coroutine."""
 
     def flag(self, name: str) -> str | None:
         """Return a parameter of the query, None if it is not there."""
@@ -57,7 +60,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One call of the API; `function` may block, and returns a response or a value for JSON."""
+    """One call of the API; `function` returns a response or a value for JSON.
+
+    It may block. Only a coroutine must not: it runs in the event loop, and reads the body itself.
+    """
 
     method: str
     path: str
@@ -68,6 +74,8 @@ class Endpoint:
     query: tuple[str, ...] = ()
     body: type | None = None
     """The struct that the body is decoded to."""
+    only_operators: bool = False
+    """Whether only operators may make the call although it changes nothing."""
 
     @property
     def route(self) -> str:
@@ -83,7 +91,7 @@ class Endpoint:
     @property
     def is_change(self) -> bool:
         """Whether the call changes something, so that only operators may make it."""
-        return self.method not in ("GET", "HEAD")
+        return self.only_operators or self.method not in ("GET", "HEAD")
 
 
 def handler_of(
@@ -95,14 +103,18 @@ def handler_of(
         query: dict[str, list[str]] = {}
         for name, value in request.query_params.multi_items():
             query.setdefault(name, []).append(value)
+        reads_itself = iscoroutinefunction(endpoint.function)
         call = Call(
             context,
             {name: str(value) for name, value in request.path_params.items()},
             query,
-            await request.body() if endpoint.is_change else b"",
+            await request.body() if endpoint.is_change and not reads_itself else b"",
             request.headers.get("content-type", ""),
+            request,
         )
         result = await to_thread.run_sync(endpoint.function, call, limiter=threads())
+        if isawaitable(result):
+            result = await result
         return result if isinstance(result, Response) else answer(result, endpoint.status)
 
     return handle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -48,18 +48,21 @@ class Guard:
         tokens: Tokens | None = None,
         public_paths: Collection[str] = (),
         longest_bodies: Mapping[str, int] | None = None,
+        is_for_operators: Callable[[str], bool] = lambda path: False,
     ) -> None:
         """Guard an application.
 
         `hosts` are the names under which the server is reached. With `tokens` every request needs
         one, except for `public_paths`, which have nothing of a job. A body may be as long as
-        `longest_bodies` says for its path, else a megabyte.
+        `longest_bodies` says for its path, else a megabyte. What is read from paths
+        `is_for_operators` is as if it changed something.
         """
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._tokens = tokens
         self._public_paths = frozenset(public_paths)
         self._longest_bodies = dict(longest_bodies or {})
+        self._is_for_operators = is_for_operators
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with an error, or let the application answer."""
@@ -78,7 +81,7 @@ class Guard:
         method, path = scope["method"], scope["path"]
         longest = self._longest_bodies.get(path, LONGEST_BODY)
         refused = (
-            self._other_site(method, headers)
+            self._other_site(method, path, headers)
             or self._unauthorized(method, path, headers)
             or self._bad_length(headers, longest)
         )
@@ -94,7 +97,10 @@ class Guard:
             answer = error_answer(413, _too_large(longest), {"Connection": "close"})
             await answer(scope, receive, send_guarded)
 
-    def _other_site(self, method: str, headers: Headers) -> Refusal | None:
+    def _changes(self, method: str, path: str) -> bool:
+        return method not in _READS or self._is_for_operators(path)
+
+    def _other_site(self, method: str, path: str, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._is_known(host):
             return 403, "This host name is not one of the server's; see --allowed-host"
@@ -103,7 +109,7 @@ class Guard:
         same = (f"http://{host}".lower(), f"https://{host}".lower())
         if origin is not None and origin.lower() not in same:
             return 403, "Requests from other sites are refused"
-        if method not in _READS:
+        if self._changes(method, path):
             if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
                 return 403, "Requests from other sites are refused"
             is_json = headers.get("content-type", "").split(";")[0].strip() == "application/json"
@@ -118,7 +124,7 @@ class Guard:
         role = self._tokens.role(headers.get("authorization"))
         if role is Role.NOBODY:
             return 401, "A bearer token is needed: Authorization: Bearer TOKEN"
-        if method not in _READS and role is not Role.OPERATOR:
+        if self._changes(method, path) and role is not Role.OPERATOR:
             return 403, "The token is a reader's: this needs one of an operator"
         return None
 

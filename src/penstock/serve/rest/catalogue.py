@@ -17,6 +17,7 @@ from penstock.serve.rest import (
     unsupported,
     vertices,
 )
+from penstock.serve.submission import endpoints as submission
 
 SUPPORTED: tuple[Endpoint, ...] = (
     *cluster.ENDPOINTS,
@@ -30,5 +31,8 @@ SUPPORTED: tuple[Endpoint, ...] = (
     *accumulators.ENDPOINTS,
     *task_managers.ENDPOINTS,
     *job_managers.ENDPOINTS,
+    *submission.ENDPOINTS,
 )
+OWN: tuple[Endpoint, ...] = tuple(submission.OWN_ENDPOINTS)
+"""Calls that Flink does not have."""
 UNSUPPORTED: tuple[Endpoint, ...] = tuple(unsupported.ENDPOINTS)

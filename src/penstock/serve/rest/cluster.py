@@ -49,7 +49,7 @@ def config(call: Call) -> dict[str, Any]:
         "flink-version": FLINK_VERSION,
         "flink-revision": f"penstock {__version__}",
         "features": {
-            "web-submit": False,
+            "web-submit": call.context.submissions is not None,
             "web-cancel": True,
             "web-rescale": False,
             "web-history": False,

@@ -9,7 +9,6 @@ _APPLICATIONS = "a program is one process and its jobs are its own: there are no
 _DATASETS = "nothing caches intermediate results between jobs"
 _RESCALING = "a job gets another parallelism when it is started from a savepoint"
 _LOGS = "drivers and executors log where Spark and the shell that started them put it"
-_JARS = "this server does not start programs: use penstock run"
 _VERTEX = "/jobs/:jobid/vertices/:vertexid"
 
 UNSUPPORTED: dict[tuple[str, str], str] = {
@@ -22,14 +21,7 @@ UNSUPPORTED: dict[tuple[str, str], str] = {
     ("GET", "/datasets"): _DATASETS,
     ("GET", "/datasets/delete/:triggerid"): _DATASETS,
     ("DELETE", "/datasets/:datasetid"): _DATASETS,
-    ("GET", "/jars"): _JARS,
-    ("POST", "/jars/upload"): _JARS,
-    ("DELETE", "/jars/:jarid"): _JARS,
-    ("GET", "/jars/:jarid/plan"): _JARS,
-    ("POST", "/jars/:jarid/plan"): _JARS,
-    ("POST", "/jars/:jarid/run"): _JARS,
-    ("POST", "/jars/:jarid/run-application"): _JARS,
-    ("GET", "/jobmanager/logs"): _LOGS,
+    ("POST", "/jars/:jarid/run-application"): _APPLICATIONS,
     ("GET", "/jobmanager/thread-dump"): "the server and drivers are Python processes",
     ("POST", "/jobs"): "its body is a serialized Java object",
     ("PATCH", "/jobs/:jobid/clientHeartbeat"): "no job depends on the client that started it",

@@ -1,0 +1,1 @@
+"""Runs uploaded programs as supervised processes of their own, which outlive the server."""

@@ -1,0 +1,1 @@
+"""Uploaded programs: their store, their archives, their plans."""
