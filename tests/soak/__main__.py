@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +36,9 @@ from tests.soak.slope import LIMIT, slope_of
 ROOT = Path(__file__).parents[2]
 JOB = "soak"
 SAMPLE_S = 5.0
-WARM_UP = 0.4
+HEAP_EVERY = 6
+"""How many samples there are for each of the JVM's heap, which takes a full collection."""
+WARM_UP = 0.5
 """The part of the run whose samples do not count."""
 KEPT_S = 20.0
 """How long input files stay, and output files before they are consumed."""
@@ -54,6 +57,8 @@ def settings(directory: Path) -> list[str]:
         "penstock.state.local-dir": directory / "local",
         "spark.master": "local[4]",
         "spark.driver.memory": "768m",
+        # So that what the process has is not how far its collector has come.
+        "spark.driver.extraJavaOptions": "-Xms768m -XX:+AlwaysPreTouch",
         "spark.jars": connector_jars(),
     }
     return [part for key, value in options.items() for part in ("-D", f"{key}={value}")]
@@ -133,10 +138,23 @@ def processes(root: int) -> Iterator[tuple[str, int]]:
                 yield "workers", pid
 
 
-def measure(driver: int, directory: Path) -> dict[str, float]:
+def live_heap_mb(jvm: int) -> float:
+    """Collect all garbage of a JVM; return what is left."""
+    tool = ["jcmd", str(jvm)]
+    subprocess.run([*tool, "GC.run"], capture_output=True, check=True, timeout=60)
+    info = subprocess.run(
+        [*tool, "GC.heap_info"], capture_output=True, check=True, text=True, timeout=60
+    )
+    return sum(int(used) for used in re.findall(r"total \d+K, used (\d+)K", info.stdout)) / 1024
+
+
+def measure(driver: int, directory: Path, *, with_heap: bool = False) -> dict[str, float]:
     """Measure everything once."""
     found: dict[str, float] = defaultdict(float)
     for name, pid in processes(driver):
+        if with_heap and name == "JVM":
+            with contextlib.suppress(subprocess.CalledProcessError):
+                found["live heap of the JVM, MB"] = live_heap_mb(pid)
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{pid}/smaps_rollup").read_text()
             # Not pages of files: whether those are private depends on what other programs map.
@@ -149,7 +167,10 @@ def measure(driver: int, directory: Path) -> dict[str, float]:
             found["open files"] += len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
     for name in ("checkpoints", "work", "local"):
         # Not by rglob, which fails if a directory is deleted meanwhile.
-        for place, _, names in os.walk(directory / name):
+        for place, below, names in os.walk(directory / name):
+            # Answers to requests stay for an hour, so they grow all the time here; not more than
+            # a thousand: tests/unit/recovery/test_control.py.
+            below[:] = [one for one in below if one != "control"]
             found["files on disk"] += len(names)
             for file in names:
                 with contextlib.suppress(OSError):
@@ -191,12 +212,14 @@ def run(minutes: float, console: Console) -> bool:
                 thread.start()
             while job.poll() is None and "checkpoint id" not in measure(job.pid, directory):
                 time.sleep(1.0)
-            began = time.monotonic()
+            began, taken = time.monotonic(), 0
             while (now := time.monotonic() - began) < minutes * 60:
                 if job.poll() is not None:
                     console.print((directory / "job.log").read_text()[-5000:])
                     return False
-                for name, value in measure(job.pid, directory).items():
+                measured = measure(job.pid, directory, with_heap=taken % HEAP_EVERY == 0)
+                taken += 1
+                for name, value in measured.items():
                     samples[name].append((now, value))
                 latest = {name: round(of[-1][1], 1) for name, of in samples.items()}
                 console.print(f"{now:6.0f} s  {latest}", highlight=False, soft_wrap=True)
