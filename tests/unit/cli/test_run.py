@@ -61,6 +61,27 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- settings -----------------------------------------------------------------------------------
 
 
+def test_arguments_in_a_file_follow_those_of_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("")
+    job, file = write(tmp_path, SHOW), tmp_path / "arguments.json"
+    file.write_text('["--password", "s3cret", "-p"]')
+    result = penstock("run", "--args-file", file, job, "x")
+    assert result.stdout.splitlines()[0] == "argv x --password s3cret -p"
+    command = child_command(job, ["x"], [], None, args_file=file)
+    assert "s3cret" not in " ".join(command)
+    again = penstock(*command[command.index("run") :])
+    assert again.stdout == result.stdout
+
+
+@pytest.mark.parametrize("text", ["", "{}", '"x"', "[1]", "[\xff"])
+def test_a_file_of_arguments_that_is_no_list_of_texts_is_refused(tmp_path: Path, text: str) -> None:
+    job, file = write(tmp_path, SHOW), tmp_path / "arguments.json"
+    file.write_bytes(text.encode("latin-1"))
+    result = penstock("run", "--args-file", file, job)
+    assert result.exit_code == 2
+    assert "--args-file needs" in result.stderr
+
+
 def test_a_program_gets_its_arguments_its_directory_and_the_settings(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("")
     job = write(tmp_path, SHOW)
