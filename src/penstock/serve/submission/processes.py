@@ -28,7 +28,8 @@ class Processes:
 
     def __init__(self, max_log_bytes: int) -> None:
         self._max_log_bytes = max_log_bytes
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held while the files of a start are written here, or its directory gets another name."""
         self._children: dict[StartDir, subprocess.Popen[bytes]] = {}
 
     def start(self, job: SubmissionDir, start: StartDir) -> None:
@@ -52,15 +53,18 @@ class Processes:
             )
         finally:
             os.close(log)
-        with self._lock:
+        with self.lock:
             self._children[start] = child
 
     def reap(self) -> None:
-        """Forget the processes that have ended; one that did not claim its start never will."""
-        with self._lock:
+        """Forget the processes that have ended; one that did not claim its start never will.
+
+        Of a job that was deleted meanwhile there is nothing to note.
+        """
+        with self.lock:
             for start, child in list(self._children.items()):
                 if (code := child.poll()) is not None:
-                    if start.process is None:
+                    if start.process is None and start.request is not None:
                         start.write_end(StartEnd(code or _FAILED, time.time()))
                     del self._children[start]
 

@@ -264,7 +264,8 @@ class Submissions:
     def _delete(self, job: SubmissionDir) -> None:
         # Out of sight first, in one step.
         hidden = self._jobs / f"{STAGED}{uuid.uuid4()}"
-        job.path.rename(hidden)
+        with self._processes.lock:
+            job.path.rename(hidden)
         shutil.rmtree(hidden, ignore_errors=True)
 
     def _tail(self, job: SubmissionDir, start: StartDir) -> str:

@@ -23,10 +23,14 @@ from penstock.errors import (
     UnknownSubmissionError,
     UnusableDirectoryError,
 )
+from penstock.recovery.lease import process_start_time
 from penstock.serve.submission.records import StartDir
 from penstock.serve.submission.start_status import ProcessStatus, status_of
 from tests.unit.serve.submission.jobs import SHOW, Server, kill_jobs, serving
 from tests.unit.serve.submission.test_programs import zipped
+from tests.unit.support import eventually
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
@@ -148,6 +152,18 @@ def test_a_job_id_is_accepted_once_also_if_the_job_has_ended(server: Server) -> 
     with pytest.raises(DuplicateJobSubmissionError):
         server.run(SHOW, jobId="mine")
     assert server.submissions.jobs() == []
+
+
+def test_a_deleted_job_does_not_come_back_when_its_process_exits(server: Server) -> None:
+    job = server.count(1, 0, jobId="mine")
+    server.await_end(job)
+    process = job.starts[0].process
+    assert process is not None
+    # Its end is on disk before the process has exited, and so before the server notices that.
+    server.submissions.delete(job)
+    eventually(lambda: process_start_time(process.pid) != process.started)
+    assert server.submissions.jobs() == []
+    assert not job.path.exists()
 
 
 def test_of_many_submissions_of_one_id_at_once_one_is_accepted(server: Server) -> None:
