@@ -105,7 +105,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
 
 def _ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    every = [m * 10.0**e for e in powers for m in (1, 2, 5)]
+    every = [m * 10.0**e for e in powers for m in (1, 2, 3, 5, 7)]
     return [round(v, 6) for v in every if low <= v <= high]
 
 

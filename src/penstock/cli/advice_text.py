@@ -184,8 +184,9 @@ def _inputs(facts: JobAdvice) -> Iterator[dict[str, str]]:
     if load.capacity is not None:
         estimated = load.source is CapacitySource.MICRO_BATCHES
         yield _rate("highest rate", load.capacity, "estimated" if estimated else "")
-    failures = f"{facts.advice.failures_per_day:.3g}"
-    yield {"MODEL": "failures per day", "VALUE": failures, "RANGE": "", "FROM": ""}
+    failures = facts.advice.failures_per_day
+    per_day = f"{failures:,.0f}" if failures >= 10 else f"{failures:.2g}"
+    yield {"MODEL": "failures per day", "VALUE": per_day, "RANGE": "", "FROM": ""}
     state = size(round(facts.state_bytes))
     yield {"MODEL": "state", "VALUE": state, "RANGE": "", "FROM": ""}
 
