@@ -62,6 +62,8 @@ class StateFacts(msgspec.Struct, frozen=True):
     bytes: int
     ttl_ms: int | None = None
     """How long a value lives; None means forever."""
+    by_key_group: dict[int, int] = {}
+    """Bytes by key group, if they were asked for and the entries could be read."""
 
 
 class ListFacts(msgspec.Struct, frozen=True):
@@ -150,7 +152,9 @@ class Inspection(msgspec.Struct, frozen=True):
     damage: list[Damage]
 
 
-def inspect(path: Location, *, with_files: bool = True) -> Inspection:
+def inspect(
+    path: Location, *, with_files: bool = True, by_key_group: bool = False
+) -> Inspection:
     """Read a checkpoint or savepoint; `path` is its directory or the metadata in it.
 
     Nothing is changed or written. Without `with_files` only the metadata is read, and the state
@@ -164,7 +168,9 @@ def inspect(path: Location, *, with_files: bool = True) -> Inspection:
     data = storage_at(directory).read(METADATA)
     metadata = decode_metadata(data, str(directory / METADATA))
     with tempfile.TemporaryDirectory(prefix="penstock-inspect-") as scratch:
-        reader = _Reader(metadata, directory, Path(scratch), with_files=with_files)
+        reader = _Reader(
+            metadata, directory, Path(scratch), with_files=with_files, by_key_group=by_key_group
+        )
         operators = [reader.operator(operator) for operator in metadata.operators]
     sizes = [size for operator in metadata.operators for size in _file_sizes(operator)]
     return _facts(
@@ -196,12 +202,19 @@ def _file_sizes(operator: OperatorSnapshot) -> list[int]:
 
 class _Reader:
     def __init__(
-        self, metadata: CheckpointMetadata, directory: Location, scratch: Path, *, with_files: bool
+        self,
+        metadata: CheckpointMetadata,
+        directory: Location,
+        scratch: Path,
+        *,
+        with_files: bool,
+        by_key_group: bool,
     ) -> None:
         self._names = {operator.uid: operator.name for operator in metadata.operators}
         self._directory = directory
         self._scratch = scratch
         self._with_files = with_files
+        self._by_key_group = by_key_group
         self.damage: list[Damage] = []
 
     def operator(self, operator: OperatorSnapshot) -> OperatorFacts:
@@ -284,7 +297,7 @@ class _Reader:
         states: list[StateFacts] = []
         if len(self.damage) == known_damage:
             with self._recorded_damage():
-                states = _measured(operator, place, ref)
+                states = _measured(operator, place, ref, by_key_group=self._by_key_group)
         return states
 
     @contextmanager
@@ -304,11 +317,14 @@ def _millis(ttl: TtlMetaInfo | None) -> int | None:
     return None if ttl is None else ttl.millis
 
 
-def _measured(operator: OperatorSnapshot, place: StateLocation, ref: StateRef) -> list[StateFacts]:
+def _measured(
+    operator: OperatorSnapshot, place: StateLocation, ref: StateRef, *, by_key_group: bool
+) -> list[StateFacts]:
     """Count the entries of every state; the registry with their names comes first."""
     known: dict[int, tuple[str, StateMetaInfo]] = {}
     entries: Counter[int] = Counter()
     sizes: Counter[int] = Counter()
+    groups: dict[int, Counter[int]] = {}
     for key, value in create_state_backend(operator.backend or "").entries(place, ref):
         table = int.from_bytes(key[:2], "big")
         if table == REGISTRY:
@@ -317,8 +333,20 @@ def _measured(operator: OperatorSnapshot, place: StateLocation, ref: StateRef) -
         else:
             entries[table] += 1
             sizes[table] += len(key) + len(value)
+            if by_key_group:
+                # The key group comes first in a stored key: a subtask's range is contiguous.
+                group = int.from_bytes(key[2:4], "big")
+                groups.setdefault(table, Counter())[group] += len(key) + len(value)
     return [
-        StateFacts(name, info.kind, info.type, entries[table], sizes[table], _millis(info.ttl))
+        StateFacts(
+            name,
+            info.kind,
+            info.type,
+            entries[table],
+            sizes[table],
+            _millis(info.ttl),
+            dict(groups.get(table, {})),
+        )
         for table, (name, info) in sorted(known.items())
     ]
 

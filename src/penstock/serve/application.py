@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 
 from penstock.redaction import redact
 from penstock.serve.context import ServerContext, ServerSettings
+from penstock.serve.dashboard import endpoints as dashboard
 from penstock.serve.event_streams import events
 from penstock.serve.events import EventHub
 from penstock.serve.http.answers import RestError, answer, error_answer
@@ -33,7 +34,7 @@ from penstock.serve.rest.catalogue import OWN, SUPPORTED, UNSUPPORTED
 from penstock.serve.submission.submissions import Submissions
 from penstock.serve.submission.uploads import OVERHEAD_BYTES, UPLOAD_PATH
 
-ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *OWN, *UNSUPPORTED)
+ENDPOINTS: tuple[Endpoint, ...] = (*SUPPORTED, *OWN, *UNSUPPORTED, *dashboard.ENDPOINTS)
 """All calls of the API; each has its path, and the same one below `/v1`."""
 
 WEB = Path(str(files("penstock.serve"))) / "web"

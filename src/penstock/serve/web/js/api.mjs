@@ -68,7 +68,8 @@ export async function request(path, { method = "GET", body } = {}) {
       signal: abort.signal,
       credentials: "same-origin",
       cache: "no-store",
-      headers: headers(body === undefined ? {} : { "Content-Type": "application/json" }),
+      // No page of another site can send this header: see the guard of the server.
+      headers: headers(method === "GET" ? {} : { "Content-Type": "application/json", "X-Penstock-Request": "dashboard" }),
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     text = await response.text();

@@ -23,6 +23,7 @@ export function graphOf(plan, live) {
 }
 
 function carries(channel, edge, stages) {
+  if (isNumber(edge.channel)) return channel.id === edge.channel;
   const from = stages.find((stage) => stage.stage === edge.from);
   const to = stages.find((stage) => stage.stage === edge.to);
   if (!from?.uids.includes(channel.producer_uid) || !to?.uids.includes(channel.consumer_uid)) {

@@ -1,0 +1,1 @@
+"""What the dashboard shows beyond Flink's REST API: calls below `/penstock/jobs`."""

@@ -1,0 +1,151 @@
+"""The list of jobs, and all that the overview of one job shows."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+from penstock import __version__
+from penstock.checkpoint.settings import CheckpointSettings, read_checkpoint_settings
+from penstock.common.configuration import Configuration
+from penstock.common.live_figures import LiveFigures
+from penstock.errors import ConfigurationError
+from penstock.recovery.lease import Alive
+from penstock.serve.dashboard.attempt_pages import shown_attempts
+from penstock.serve.dashboard.checkpoint_pages import brief, full
+from penstock.serve.dashboard.live import LiveWatcher, shown_figures
+from penstock.serve.dashboard.planned_graph import shown_graph
+from penstock.serve.http.calls import Call
+from penstock.serve.jobs.cached_job import CachedJob, JobView
+from penstock.serve.rest.found_jobs import job_of
+
+_RECENT = 20
+_ATTEMPTS = 3
+_STARTED = time.time()
+
+watcher = LiveWatcher()
+
+
+def job_list(call: Call) -> dict[str, Any]:
+    """Return all jobs with what the list shows."""
+    now = time.time()
+    jobs = []
+    for view in call.context.jobs.jobs():
+        live = view.directory.read_live() if isinstance(view.driver, Alive) else None
+        jobs.append({**_job(view, live), **_rates(live, now)})
+    return {"now": now, "directory": str(call.context.jobs.directory), "jobs": jobs}
+
+
+def job_overview(call: Call) -> dict[str, Any]:
+    """Return what the overview of one job shows, with its live figures."""
+    job, view = job_of(call)
+    live = watcher.figures(job, view)
+    now = time.time()
+    checkpoints = job.checkpoints()[:_RECENT]
+    newest = next((c for c in checkpoints if c.status.value == "COMPLETED"), None)
+    shown = [brief(record, view) for record in reversed(checkpoints)]
+    for record in shown:
+        if newest is not None and record["id"] == newest.id:
+            record["slowest"] = full(newest, view)
+    return {
+        "now": now,
+        "job": {**_job(view, live), **_last_duration(job, view)},
+        "plan": shown_graph([] if view.facts is None else view.facts.plan),
+        "live": None if live is None else shown_figures(live),
+        "is_stale": live is None or live.is_stale(now) or not isinstance(view.driver, Alive),
+        "checkpoints": shown,
+        "attempts": shown_attempts(view, _ATTEMPTS),
+        "server": _server(call),
+    }
+
+
+def settings_of(view: JobView) -> CheckpointSettings | None:
+    """Return the settings of a job, None if they are not known or cannot be read here."""
+    if view.facts is None or not view.facts.settings:
+        return None
+    configuration = Configuration()
+    for key, value in view.facts.settings.items():
+        configuration.set_string(key, value)
+    try:
+        return read_checkpoint_settings(configuration, batch_mode=view.facts.mode == "BATCH")
+    except (ConfigurationError, ValueError):
+        return None
+
+
+def _job(view: JobView, live: LiveFigures | None) -> dict[str, Any]:
+    shown = view.overview
+    state = view.state
+    last = shown.last_checkpoint
+    ended = None if state is None or shown.status == "DIED" else state.ended
+    settings = settings_of(view)
+    is_restarting = (
+        shown.status == "RUNNING" and live is not None and live.status == "RESTARTING"
+    ) and live.attempt == shown.attempt
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "status": "RESTARTING" if is_restarting else shown.status,
+        "path": shown.path,
+        "driver": shown.driver,
+        "attempt": shown.attempt,
+        "started": shown.started,
+        "ended": None if ended is None else ended.time,
+        "savepoint": None if ended is None else ended.savepoint,
+        "restarts": max(0, shown.attempts - 1),
+        "last_checkpoint": None
+        if last is None
+        else {
+            "id": last.id,
+            "completed": last.completed,
+            "new_bytes": last.new_bytes,
+            "full_bytes": last.full_bytes,
+            "discarded": last.discarded,
+        },
+        "interval_s": None if settings is None else settings.interval_s,
+        "program": None if view.facts is None else view.facts.program,
+        "supervised": False if view.facts is None else view.facts.supervised,
+        "unreadable": shown.unreadable,
+    }
+
+
+def _last_duration(job: CachedJob, view: JobView) -> dict[str, Any]:
+    shown: dict[str, Any] | None = _job(view, None)["last_checkpoint"]
+    if shown is None:
+        return {}
+    record = job.checkpoint(shown["id"])
+    duration = None if record is None else record.duration_s
+    return {"last_checkpoint": {**shown, "duration_s": duration}}
+
+
+def _rates(live: LiveFigures | None, now: float) -> dict[str, Any]:
+    """Return what the sources read and the last stages write, per second."""
+    if live is None:
+        return {"records_in_per_s": None, "records_out_per_s": None, "is_stale": True}
+    consumed = {channel.producer_uid for channel in live.channels}
+    read = written = 0.0
+    for stage in live.stages:
+        for subtask in stage.subtasks:
+            metrics = subtask.metrics
+            if stage.is_source:
+                incoming = metrics.get("numRecordsInPerSecond")
+                read += metrics.get("numRecordsOutPerSecond", 0.0) if not incoming else incoming
+            if not consumed.intersection(stage.uids):
+                written += metrics.get("numRecordsOutPerSecond", 0.0)
+    return {
+        "records_in_per_s": read,
+        "records_out_per_s": written,
+        "is_stale": live.is_stale(now),
+        "live_time": live.time,
+    }
+
+
+def _server(call: Call) -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _STARTED,
+        "version": __version__,
+        "directory": str(call.context.jobs.directory),
+    }

@@ -1,0 +1,53 @@
+"""The live figures of running jobs: asks drivers to report while the dashboard shows their jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from penstock.common.live_figures import LiveFigures
+from penstock.recovery.control import Control, Watch
+from penstock.recovery.lease import Alive
+from penstock.serve.jobs.cached_job import CachedJob, JobView
+
+_WATCH_S = 45.0
+_AGAIN_S = 15.0
+"""A driver that was asked goes on reporting between two requests."""
+
+
+class LiveWatcher:
+    """Asks drivers for figures, each at most once in some seconds; any thread may call."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked: WeakKeyDictionary[CachedJob, tuple[str | None, float]] = WeakKeyDictionary()
+
+    def figures(self, job: CachedJob, view: JobView) -> LiveFigures | None:
+        """Return the newest figures of a job, None if there are none; the next ones are newer."""
+        if isinstance(view.driver, Alive) and self._is_due(job, view.overview.attempt):
+            # Without an answer nothing is lost: what is shown is marked as stale.
+            with suppress(OSError):
+                Control(view.directory).submit(Watch(_WATCH_S))
+        return view.directory.read_live()
+
+    def _is_due(self, job: CachedJob, attempt: str | None) -> bool:
+        now = self._clock()
+        with self._lock:
+            asked_of, at = self._asked.get(job, (None, float("-inf")))
+            if asked_of == attempt and now - at < _AGAIN_S:
+                return False
+            self._asked[job] = attempt, now
+            return True
+
+
+def shown_figures(figures: LiveFigures) -> dict[str, Any]:
+    """Return figures under the names that the code has: some have older names in files."""
+    channels = [msgspec.structs.asdict(channel) for channel in figures.channels]
+    return {**msgspec.structs.asdict(figures), "channels": channels}
