@@ -33,7 +33,7 @@ def job_list(call: Call) -> dict[str, Any]:
     now = time.time()
     jobs = []
     for view in call.context.jobs.jobs():
-        live = view.directory.read_live() if isinstance(view.driver, Alive) else None
+        live = watcher.figures(view) if isinstance(view.driver, Alive) else None
         jobs.append({**_job(view, live), **_rates(live, now)})
     return {"now": now, "directory": str(call.context.jobs.directory), "jobs": jobs}
 
@@ -41,7 +41,7 @@ def job_list(call: Call) -> dict[str, Any]:
 def job_overview(call: Call) -> dict[str, Any]:
     """Return what the overview of one job shows, with its live figures."""
     job, view = job_of(call)
-    live = watcher.figures(job, view)
+    live = watcher.figures(view)
     now = time.time()
     checkpoints = job.checkpoints()[:_RECENT]
     newest = next((c for c in checkpoints if c.status.value == "COMPLETED"), None)
@@ -124,18 +124,18 @@ def _rates(live: LiveFigures | None, now: float) -> dict[str, Any]:
     if live is None:
         return {"records_in_per_s": None, "records_out_per_s": None, "is_stale": True}
     consumed = {channel.producer_uid for channel in live.channels}
-    read = written = 0.0
+    read, written = list[float](), list[float]()
     for stage in live.stages:
         for subtask in stage.subtasks:
-            metrics = subtask.metrics
-            if stage.is_source:
-                incoming = metrics.get("numRecordsInPerSecond")
-                read += metrics.get("numRecordsOutPerSecond", 0.0) if not incoming else incoming
-            if not consumed.intersection(stage.uids):
-                written += metrics.get("numRecordsOutPerSecond", 0.0)
+            sent = subtask.metrics.get("numRecordsOutPerSecond")
+            received = subtask.metrics.get("numRecordsInPerSecond", sent)
+            if stage.is_source and received is not None:
+                read.append(received)
+            if sent is not None and not consumed.intersection(stage.uids):
+                written.append(sent)
     return {
-        "records_in_per_s": read,
-        "records_out_per_s": written,
+        "records_in_per_s": sum(read) if read else None,
+        "records_out_per_s": sum(written) if written else None,
         "is_stale": live.is_stale(now),
         "live_time": live.time,
     }

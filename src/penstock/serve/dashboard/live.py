@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from penstock.common.live_figures import LiveFigures
 from penstock.recovery.control import Control, Watch
 from penstock.recovery.lease import Alive
-from penstock.serve.jobs.cached_job import CachedJob, JobView
+from penstock.serve.jobs.cached_job import JobView
 
 _WATCH_S = 45.0
 _AGAIN_S = 15.0
@@ -27,23 +26,25 @@ class LiveWatcher:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._asked: WeakKeyDictionary[CachedJob, tuple[str | None, float]] = WeakKeyDictionary()
+        self._asked: dict[str, tuple[str | None, float]] = {}
+        """By job: of which attempt, and when; only of jobs that run."""
 
-    def figures(self, job: CachedJob, view: JobView) -> LiveFigures | None:
+    def figures(self, view: JobView) -> LiveFigures | None:
         """Return the newest figures of a job, None if there are none; the next ones are newer."""
-        if isinstance(view.driver, Alive) and self._is_due(job, view.overview.attempt):
+        if isinstance(view.driver, Alive) and self._is_due(view):
             # Without an answer nothing is lost: what is shown is marked as stale.
             with suppress(OSError):
                 Control(view.directory).submit(Watch(_WATCH_S))
         return view.directory.read_live()
 
-    def _is_due(self, job: CachedJob, attempt: str | None) -> bool:
-        now = self._clock()
+    def _is_due(self, view: JobView) -> bool:
+        key, now = str(view.directory.path), self._clock()
         with self._lock:
-            asked_of, at = self._asked.get(job, (None, float("-inf")))
-            if asked_of == attempt and now - at < _AGAIN_S:
+            attempt, at = self._asked.get(key, (None, float("-inf")))
+            if attempt == view.overview.attempt and now - at < _AGAIN_S:
                 return False
-            self._asked[job] = attempt, now
+            self._asked = {k: v for k, v in self._asked.items() if now - v[1] < _WATCH_S}
+            self._asked[key] = view.overview.attempt, now
             return True
 
 

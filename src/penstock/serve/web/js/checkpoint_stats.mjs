@@ -44,6 +44,8 @@ export function ticks(span, most = 6) {
   return found;
 }
 
+const LABELS = { sync: "synchronous phase", async: "asynchronous phase", coordinator: "completion by the driver" };
+
 const REASONS = {
   start_delay:
     "the barrier waited before it arrived: for the running micro-batch, or behind queued records. "
@@ -68,13 +70,12 @@ export function slowestPart(checkpoint) {
   const slowest = rows[0];
   const parts = { ...slowest.phases, coordinator: Math.max(0, span - lastAcknowledged) };
   const [key, seconds] = Object.entries(parts).reduce((a, b) => (b[1] > a[1] ? b : a));
-  const phase = PHASES.find((found) => found.key === key);
   return {
     key,
     row: slowest,
     seconds,
     share: seconds / span,
-    label: phase ? phase.label.toLowerCase() : "completion at the driver",
+    label: LABELS[key] ?? PHASES.find((phase) => phase.key === key).label.toLowerCase(),
     reason: REASONS[key],
   };
 }
@@ -82,9 +83,9 @@ export function slowestPart(checkpoint) {
 export function slowestSentence(checkpoint) {
   const part = slowestPart(checkpoint);
   if (part === null) return null;
-  const where = part.key === "coordinator" ? "" : ` of its slowest subtask, ${part.row.name} (${part.row.subtask}),`;
-  return `${percent(part.share)} of its ${duration(checkpoint.duration_s)} was the ${part.label}${where} `
-    + `(${duration(part.seconds)}): ${part.reason}`;
+  const where = part.key === "coordinator" ? "" : ` of its slowest subtask, ${part.row.name} ${part.row.subtask}`;
+  return `${duration(part.seconds)} of its ${duration(checkpoint.duration_s)} (${percent(part.share)}) went into the `
+    + `${part.label}${where}: ${part.reason}`;
 }
 
 /** The value below which a share of the values lies, between neighbours as Flink's statistics. */

@@ -3,7 +3,7 @@
 import { bottleneck, LOW_SKEW } from "./figures.mjs";
 import { duration, isNumber, percent, count, decimal, shortName } from "./format.mjs";
 import { slowestSentence } from "./checkpoint_stats.mjs";
-import { longestPart, recoverySeconds } from "./recovery_stats.mjs";
+import { longestPart, recoverySeconds, shortCause } from "./recovery_stats.mjs";
 
 /** Findings, the most serious first: {level, title, text, page}. */
 export function findings({ job, graph, checkpoints, attempts, now, interval, advice }) {
@@ -36,7 +36,7 @@ function restart(attempts) {
   const most = longestPart(last.recovery);
   const part = most === null ? "" : `; most of it: ${most.part.label.toLowerCase()}, ${duration(most.seconds)}`;
   const from = isNumber(last.recovery.checkpoint) ? `from checkpoint ${last.recovery.checkpoint}` : "from scratch";
-  return finding("info", `Last restart: ${last.recovery.cause || "the driver died"}`,
+  return finding("info", `Last restart: ${shortCause(last.recovery.cause) || "the driver died"}`,
     `Attempt ${last.attempt} resumed ${from} in ${duration(took)}${part}.`, "attempts");
 }
 

@@ -29,7 +29,9 @@ function pair(count, big, bigName, small, smallName) {
 /** An age as "just now" or "14 s ago". */
 export function ago(seconds) {
   if (!isNumber(seconds)) return NONE;
-  return seconds < 1 ? "just now" : `${duration(Math.floor(seconds))} ago`;
+  const whole = Math.floor(seconds);
+  if (whole < 1) return "just now";
+  return `${whole < 60 ? `${whole} s` : duration(whole)} ago`;
 }
 
 const UNITS = ["B", "KB", "MB", "GB", "TB", "PB"];

@@ -3,14 +3,16 @@
 import { Graph, layout } from "../vendor/dagre.mjs";
 
 export const NODE = { width: 236, height: 150 };
+export const NARROW_NODE = { width: 158, height: 178 };
 const LABEL = { width: 118, height: 40 };
 
 /** Positions of nodes and lines of edges; `down` for narrow screens. */
 export function place(nodes, edges, down) {
   const graph = new Graph({ multigraph: true });
-  graph.setGraph({ rankdir: down ? "TB" : "LR", nodesep: down ? 24 : 28, ranksep: down ? 34 : 46, marginx: 2, marginy: 2 });
+  graph.setGraph({ rankdir: down ? "TB" : "LR", nodesep: down ? 12 : 28, ranksep: down ? 34 : 46, marginx: 2, marginy: 2 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const node of nodes) graph.setNode(String(node.stage), { ...NODE });
+  const box = down ? NARROW_NODE : NODE;
+  for (const node of nodes) graph.setNode(String(node.stage), { ...box });
   edges.forEach((edge, at) => {
     graph.setEdge(String(edge.from), String(edge.to), { ...LABEL, labelpos: "c" }, String(at));
   });
@@ -21,7 +23,7 @@ export function place(nodes, edges, down) {
     height: Math.ceil(size.height),
     nodes: nodes.map((node) => {
       const { x, y } = graph.node(String(node.stage));
-      return { node, left: Math.round(x - NODE.width / 2), top: Math.round(y - NODE.height / 2) };
+      return { node, left: Math.round(x - box.width / 2), top: Math.round(y - box.height / 2), ...box };
     }),
     edges: edges.map((edge, at) => {
       const { points, x, y } = graph.edge(String(edge.from), String(edge.to), String(at));

@@ -29,6 +29,13 @@ export function longestPart(recovery) {
   return { part, seconds: recovery[part.key], share: recovery[part.key] / sum };
 }
 
+/** A cause in one line: without its traceback. */
+export function shortCause(cause) {
+  const text = String(cause ?? "").trim();
+  const first = text.split(/\n|Traceback \(most recent call last\)/)[0].trim();
+  return first.length > 220 ? `${first.slice(0, 217)} …` : first || text.slice(0, 220);
+}
+
 /** The line of a traceback that names the error; the user's own last frame, if one is marked. */
 export function rootCause(text) {
   const lines = String(text ?? "").trim().split("\n").map((line) => line.trimEnd());

@@ -3,7 +3,7 @@
 import { useResource } from "../api.mjs";
 import { ago, duration, isNumber, percent, plural } from "../format.mjs";
 import { html, useState } from "../html.mjs";
-import { longestPart, longestRecovery, recoverySeconds, RECOVERY_PARTS, rootCause } from "../recovery_stats.mjs";
+import { longestPart, longestRecovery, recoverySeconds, RECOVERY_PARTS, rootCause, shortCause } from "../recovery_stats.mjs";
 import { apiPath, linkTo } from "../routes.mjs";
 import { Bar, Card, Empty, Legend, Stat, Time, useNow, Waiting } from "../parts/shared.mjs";
 
@@ -32,12 +32,16 @@ export function Page({ route }) {
     </dl>
     <${Card} title="Attempts" note="Newest first. Bars have one scale.">
       ${scale > 0 && html`<${Legend} parts=${RECOVERY_PARTS} />`}
-      <ol class="attempts">${attempts.slice(0, most).map((attempt) => html`<${Attempt} key=${attempt.attempt} attempt=${attempt} scale=${scale} job=${route.job} />`)}</ol>
+      <ol class="attempts">${attempts.slice(0, most).map((attempt, at) => html`<${Attempt} key=${attempt.attempt} attempt=${attempt} scale=${scale} job=${route.job} newest=${at === attempts.findIndex((a) => a.exceptions.length > 0)} />`)}</ol>
       ${attempts.length > most && html`<p class="more"><button onClick=${() => setMost(most + 100)}>Show more</button></p>`}
     <//>`;
 }
 
-function Attempt({ attempt, scale, job }) {
+function capital(text) {
+  return text[0].toUpperCase() + text.slice(1).replace(/\.$/, "");
+}
+
+function Attempt({ attempt, scale, job, newest }) {
   const { recovery, exceptions } = attempt;
   const most = recovery ? longestPart(recovery) : null;
   const sum = recoverySeconds(recovery);
@@ -45,7 +49,7 @@ function Attempt({ attempt, scale, job }) {
     <div class="row between"><h3>Attempt ${attempt.attempt}</h3>
       <span class="quiet small"><${Time} at=${attempt.started} full=${true} /> · process ${attempt.pid} on ${attempt.host}</span></div>
     <p>${recovery
-        ? html`<strong>${recovery.cause || "The driver died"}.</strong> Restored ${isNumber(recovery.checkpoint)
+        ? html`<strong>${capital(shortCause(recovery.cause) || "the driver died")}.</strong> Restored ${isNumber(recovery.checkpoint)
             ? html`<a href=${linkTo(job, "checkpoints", recovery.checkpoint)}>checkpoint ${recovery.checkpoint}</a>`
             : "nothing: there was no checkpoint yet"} in ${duration(sum)}${most ? html`<span class="quiet">; ${percent(most.share)} of it ${most.part.label.toLowerCase()}</span>` : ""}.`
         : isNumber(attempt.restored)
@@ -54,14 +58,14 @@ function Attempt({ attempt, scale, job }) {
     ${recovery && html`<${Bar} scale=${scale} label=${RECOVERY_PARTS.map((part) => `${part.label} ${duration(recovery[part.key])}`).join(", ")}
         parts=${RECOVERY_PARTS.map((part) => ({ part: part.part, value: recovery[part.key], label: `${part.label}: ${duration(recovery[part.key])}, ${part.help}` }))} />
       <ul class="times">${RECOVERY_PARTS.map((part) => html`<li><span class=${`swatch ${part.part}`}></span><span class="quiet">${part.label}</span> <span class="num">${duration(recovery[part.key])}</span></li>`)}</ul>`}
-    ${exceptions.length > 0 && html`<ul class="exceptions">${exceptions.map((exception) => html`<${Failure} exception=${exception} />`)}</ul>`}
+    ${exceptions.length > 0 && html`<ul class="exceptions">${exceptions.map((exception) => html`<${Failure} exception=${exception} open=${newest} />`)}</ul>`}
     ${attempt.end && html`<p class="quiet small">${attempt.end}</p>`}
   </li>`;
 }
 
-function Failure({ exception }) {
+function Failure({ exception, open }) {
   return html`<li><p><span class="badge bad plain">Root cause</span> <strong class="cause">${rootCause(exception.message)}</strong></p>
     <p class="quiet small">${exception.step ? html`in ${exception.step} · ` : ""}<${Time} at=${exception.time} full=${true} /></p>
-    ${exception.traceback && html`<details><summary>Traceback (${plural(exception.traceback.split("\n").length, "line")})</summary>
+    ${exception.traceback && html`<details open=${open}><summary>Traceback (${plural(exception.traceback.split("\n").length, "line")})</summary>
       <pre class="trace" tabindex="0">${exception.traceback}</pre></details>`}</li>`;
 }

@@ -9,7 +9,7 @@ import { CheckpointDetail } from "../parts/checkpoint.mjs";
 import { Card, Empty, Scroll, Size, Stat, Status, Time, useNow, Waiting } from "../parts/shared.mjs";
 
 const STRIP = 60;
-const ROWS = 15;
+const ROWS = matchMedia("(max-width: 600px)").matches ? 6 : 15;
 
 export function Page({ route }) {
   const resource = useResource(apiPath(route.job, "checkpoints"), 3);
@@ -85,7 +85,7 @@ function Sizes({ checkpoints }) {
   if (done.length < 2 || !Chart) return null;
   return html`<div class="columns">
     <${Card} title="Size over time" note="What a checkpoint added, and its full state">
-      <${Chart} data=${lines.size} label="Full and new bytes of checkpoints over time" y=${{ format: bytes }} series=${[
+      <${Chart} data=${lines.size} label="Full and new bytes of checkpoints over time" y=${{ format: bytes, binary: true }} series=${[
         { label: "Full", color: "--part-5", format: bytes, fill: true, points: done.length < 40 },
         { label: "New", color: "--part-4", format: bytes, points: done.length < 40 },
       ]} /><//>
@@ -131,5 +131,5 @@ function Configuration({ config }) {
   return html`<${Card} title="Configuration" note="Of the newest attempt">
     ${entries.length === 0
       ? html`<p class="quiet">Not recorded: the job was last run by an older version.</p>`
-      : html`<dl class="facts">${entries.map(([name, value]) => html`<dt>${name}</dt><dd class="mono">${String(value)}</dd>`)}</dl>`}<//>`;
+      : html`<dl class="settings">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${String(value)}</dd></div>`)}</dl>`}<//>`;
 }

@@ -7,7 +7,6 @@ import { Card, Empty, useNow } from "../parts/shared.mjs";
 const ROLES = {
   dispatcher: ["Dispatcher", "Shows all jobs of a checkpoint directory and passes requests on to their drivers. No job depends on it: it can be restarted at any time."],
   driver: ["Job manager", "The driver. It plans micro-batches, injects barriers, collects acknowledgements, completes checkpoints and restarts the job after failures."],
-  supervisor: ["Supervisor", "Starts the driver again when it dies, after the delay of the restart strategy."],
   executor: ["Task manager", "A Spark executor. It runs subtasks: their functions, their keyed state, and their part of each snapshot."],
   storage: ["Checkpoint storage", "Keeps journal, checkpoints and history. Everything that is needed to resume the job is there."],
 };
@@ -26,12 +25,13 @@ export function Page({ data }) {
         where=${job.driver ? `${job.driver.host}, process ${job.driver.pid}` : "no process: nobody runs the job"}
         facts=${[
           ["Attempt", job.attempt ?? NONE],
+          ["Supervisor", job.supervised ? "starts it again if it dies" : "none: run with --supervise"],
           ["Heartbeat", job.driver ? ago(now - job.driver.heard) : NONE],
           ["Memory", live?.driver?.memory_bytes ? bytes(live.driver.memory_bytes) : NONE],
           ["Spark UI", live?.driver?.spark_ui ? html`<a href=${safeLink(live.driver.spark_ui)} rel="noreferrer noopener" target="_blank">${live.driver.spark_ui}</a>` : NONE],
         ]} />
       <${Process} role="storage" state=${["good", "readable"]} where=${html`<span class="mono small">${job.path}</span>`}
-        facts=${[["Last checkpoint", job.last_checkpoint ? `${job.last_checkpoint.id}, ${bytes(job.last_checkpoint.full_bytes)}` : NONE]]} />
+        facts=${[["Last checkpoint", job.last_checkpoint ? `${job.last_checkpoint.id}, ${bytes(job.last_checkpoint.full_bytes)}` : NONE], ["Completed", job.last_checkpoint ? ago(now - job.last_checkpoint.completed) : NONE], ["Restarts", job.restarts]]} />
     </div>
     <${Card} title="Task managers" note=${ROLES.executor[1]} flush=${true}>
       ${executors.length === 0

@@ -72,11 +72,11 @@ function Row({ job, now }) {
   return html`<tr>
     <td class="title" data-label="Job"><a class="job-link" href=${linkTo(job.id)}>${job.name}</a>
       <div class="quiet small mono">${job.id}</div></td>
-    <td data-label="Status"><span><${Status} value=${job.status} /></span></td>
-    <td class="num" data-label="Uptime">${runs && isNumber(job.started)
+    <td data-label="Status" class="wide"><span><${Status} value=${job.status} /></span></td>
+    <td class="num wide" data-label="Uptime">${runs && isNumber(job.started)
       ? duration(Math.max(0, now - job.started))
       : html`<span class="quiet">${endText(job, now)}</span>`}</td>
-    <td data-label="Last checkpoint">${last
+    <td data-label="Last checkpoint" class="wide">${last
       ? html`<span><span class=${`nowrap ${isLate(job, now) ? "late" : ""}`}>${runs ? ago(now - last.completed) : `checkpoint ${last.id}`}</span>
           <span class="quiet small nowrap last-size">${runs ? `${last.id}, ` : ""}${last.discarded ? "discarded" : bytes(last.full_bytes)}</span></span>`
       : html`<span class="quiet">none yet</span>`}</td>

@@ -71,7 +71,7 @@ function Throughput({ data, rates }) {
     import("../parts/chart.mjs").then((module) => setChart(() => module.Chart), () => {});
   }, []);
   const time = data.live?.time;
-  if (isNumber(time) && !data.is_stale && kept.current.at(-1)?.[0] !== time) {
+  if (isNumber(time) && !data.is_stale && kept.current.at(-1)?.[0] !== time && isNumber(rates.in ?? rates.out)) {
     kept.current = [...kept.current, [time, rates.in, rates.out]].slice(-KEPT);
   }
   const lines = useMemo(() => [0, 1, 2].map((at) => kept.current.map((row) => row[at])), [kept.current]);

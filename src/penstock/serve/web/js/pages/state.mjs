@@ -25,7 +25,18 @@ export function Page({ route }) {
       <${Stat} label="Written by" value=${`attempt ${snapshot.attempt}`} note=${`penstock ${snapshot.version}`} />
     </dl>
     ${problem && html`<${Notice} tone="warn" title="Only sizes of files are shown.">${problem}<//>`}
-    ${operators.map((operator) => html`<${Operator} key=${operator.uid} operator=${operator} />`)}`;
+    ${stateful.map((operator) => html`<${Operator} key=${operator.uid} operator=${operator} />`)}
+    ${stateful.length < operators.length && html`<${Card} title="Operators without keyed state" note="What else the checkpoint holds of them">
+      <ul class="lines">${operators.filter((operator) => !stateful.includes(operator)).map((operator) => html`<li><div><strong>${operator.name}</strong> <span class="quiet mono small">${operator.uid}</span></div>
+        <div class="quiet">${otherText(operator)}</div></li>`)}</ul><//>`}`;
+}
+
+function otherText(operator) {
+  const parts = [];
+  if (operator.splits > 0) parts.push(`positions of ${plural(operator.splits, "split")}`);
+  if (isNumber(operator.committables)) parts.push(plural(operator.committables, "pending committable"));
+  if (operator.in_flight_records > 0) parts.push(`${plural(operator.in_flight_records, "in-flight record")}, ${bytes(operator.in_flight_bytes)}`);
+  return parts.length === 0 ? "nothing" : parts.join("; ");
 }
 
 function Operator({ operator }) {

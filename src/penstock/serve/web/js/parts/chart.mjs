@@ -81,8 +81,20 @@ function axis(of, isY) {
     gap: 6,
     size: isY ? 64 : 30,
     space: isY ? 34 : 70,
+    ...(of.binary ? { incrs: BINARY } : {}),
+    ...(of.time ? { values: (_, values) => clockTicks(values) } : {}),
     ...(of.format ? { values: (_, values) => values.map((v) => (v === null ? "" : of.format(v))) } : {}),
   };
+}
+
+const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+function clockTicks(values) {
+  const whole = values.every((value) => value % 60 === 0);
+  return values.map((value) => {
+    const text = new Date(value * 1000).toLocaleTimeString("en-GB");
+    return value % 1 !== 0 ? "" : whole ? text.slice(0, 5) : text;
+  });
 }
 
 function zeroBased(_, low, high) {

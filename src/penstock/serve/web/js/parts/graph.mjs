@@ -3,7 +3,6 @@
 import { LOW_SKEW, watermarkLag } from "../figures.mjs";
 import { bytes, count, decimal, duration, isNumber, percent, rate } from "../format.mjs";
 import { html, useEffect, useMemo, useRef, useState } from "../html.mjs";
-import { NODE } from "../graph_layout.mjs";
 
 const NARROW = 720;
 
@@ -30,7 +29,7 @@ export function GraphView({ graph, chosen, choose, now, isStale }) {
             ${placed.edges.map(({ path }, at) => html`<path d=${path} class=${`edge ${edgeTone(graph.edges[at].channel)}`} marker-end="url(#arrow)" />`)}
           </svg>
           ${placed.edges.map(({ x, y }, at) => html`<${EdgeLabel} edge=${graph.edges[at]} x=${x} y=${y} />`)}
-          ${placed.nodes.map(({ left, top }, at) => html`<${Node} node=${graph.nodes[at]} left=${left} top=${top}
+          ${placed.nodes.map(({ left, top, width: w, height }, at) => html`<${Node} node=${graph.nodes[at]} left=${left} top=${top} width=${w} height=${height}
             chosen=${chosen === graph.nodes[at].stage} choose=${choose} now=${now} isStale=${isStale} />`)}
         </div>`}
   </div>`;
@@ -52,12 +51,12 @@ function EdgeLabel({ edge, x, y }) {
   </div>`;
 }
 
-function Node({ node, left, top, chosen, choose, now, isStale }) {
+function Node({ node, left, top, width, height, chosen, choose, now, isStale }) {
   const f = node.figures;
   const lag = watermarkLag(f.watermark, now);
   const tone = f.busy > 0.85 ? "hot" : f.backpressured > 0.5 ? "pressed" : "";
   return html`<button class=${`node ${tone} ${chosen ? "chosen" : ""}`} aria-pressed=${String(chosen)} onClick=${() => choose(node.stage)}
-    style=${{ left: `${left}px`, top: `${top}px`, width: `${NODE.width}px`, height: `${NODE.height}px` }}>
+    style=${{ left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` }}>
     <span class="node-name" title=${node.name}>${node.name}</span>
     <span class="node-sub">${node.parallelism} × parallel${isNumber(f.skew) && f.skew > LOW_SKEW ? html` · <b class="warn-text">skew ${decimal(f.skew)}</b>` : ""}
       ${isNumber(lag) ? ` · ${duration(Math.max(0, lag))} lag` : ""}</span>
