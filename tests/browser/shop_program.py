@@ -37,7 +37,9 @@ class Totals(KeyedCoProcessFunction):  # type: ignore[type-arg]
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
-        self.recent = runtime_context.get_list_state(ListStateDescriptor("recent orders", Types.LONG()))
+        self.recent = runtime_context.get_list_state(
+            ListStateDescriptor("recent orders", Types.LONG())
+        )
 
     def process_element1(self, value: int, ctx: KeyedCoProcessFunction.Context) -> Iterator[str]:
         time.sleep(0.0004)

@@ -152,9 +152,7 @@ class Inspection(msgspec.Struct, frozen=True):
     damage: list[Damage]
 
 
-def inspect(
-    path: Location, *, with_files: bool = True, by_key_group: bool = False
-) -> Inspection:
+def inspect(path: Location, *, with_files: bool = True, by_key_group: bool = False) -> Inspection:
     """Read a checkpoint or savepoint; `path` is its directory or the metadata in it.
 
     Nothing is changed or written. Without `with_files` only the metadata is read, and the state

@@ -7,6 +7,8 @@ import socket
 import time
 from typing import Any
 
+import msgspec
+
 from penstock import __version__
 from penstock.checkpoint.settings import CheckpointSettings, read_checkpoint_settings
 from penstock.common.configuration import Configuration
@@ -15,33 +17,35 @@ from penstock.errors import ConfigurationError
 from penstock.recovery.lease import Alive
 from penstock.serve.dashboard.attempt_pages import shown_attempts
 from penstock.serve.dashboard.checkpoint_pages import brief, full
-from penstock.serve.dashboard.live import LiveWatcher, shown_figures
 from penstock.serve.dashboard.planned_graph import shown_graph
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import CachedJob, JobView
+from penstock.serve.jobs.live import Live
 from penstock.serve.rest.found_jobs import job_of
 
 _RECENT = 20
 _ATTEMPTS = 3
+_SENT = "numRecordsSendPerSecond"
+"""Of a sink, whose records are no output of its stage."""
 _STARTED = time.time()
-
-watcher = LiveWatcher()
+_NOT_LIVE = Live(None, True)
 
 
 def job_list(call: Call) -> dict[str, Any]:
     """Return all jobs with what the list shows."""
-    now = time.time()
+    context, now = call.context, time.time()
     jobs = []
-    for view in call.context.jobs.jobs():
-        live = watcher.figures(view) if isinstance(view.driver, Alive) else None
-        jobs.append({**_job(view, live), **_rates(live, now)})
-    return {"now": now, "directory": str(call.context.jobs.directory), "jobs": jobs}
+    for view in context.jobs.jobs():
+        live = context.live.of(view) if isinstance(view.driver, Alive) else _NOT_LIVE
+        jobs.append({**_job(view, live.figures), **_rates(live)})
+    return {"now": now, "directory": str(context.jobs.directory), "jobs": jobs}
 
 
 def job_overview(call: Call) -> dict[str, Any]:
     """Return what the overview of one job shows, with its live figures."""
     job, view = job_of(call)
-    live = watcher.figures(view)
+    found = call.context.live.of(view)
+    live = found.figures
     now = time.time()
     checkpoints = job.checkpoints()[:_RECENT]
     newest = next((c for c in checkpoints if c.status.value == "COMPLETED"), None)
@@ -53,8 +57,8 @@ def job_overview(call: Call) -> dict[str, Any]:
         "now": now,
         "job": {**_job(view, live), **_last_duration(job, view)},
         "plan": shown_graph([] if view.facts is None else view.facts.plan),
-        "live": None if live is None else shown_figures(live),
-        "is_stale": live is None or live.is_stale(now) or not isinstance(view.driver, Alive),
+        "live": None if live is None else _shown_figures(live),
+        "is_stale": found.is_stale,
         "checkpoints": shown,
         "attempts": shown_attempts(view, _ATTEMPTS),
         "server": _server(call),
@@ -119,8 +123,9 @@ def _last_duration(job: CachedJob, view: JobView) -> dict[str, Any]:
     return {"last_checkpoint": {**shown, "duration_s": duration}}
 
 
-def _rates(live: LiveFigures | None, now: float) -> dict[str, Any]:
+def_rates(found: Live) -> dict[str, Any]:
     """Return what the sources read and the last stages write, per second."""
+    live = found.figures
     if live is None:
         return {"records_in_per_s": None, "records_out_per_s": None, "is_stale": True}
     consumed = {channel.producer_uid for channel in live.channels}
@@ -131,14 +136,21 @@ def _rates(live: LiveFigures | None, now: float) -> dict[str, Any]:
             received = subtask.metrics.get("numRecordsInPerSecond", sent)
             if stage.is_source and received is not None:
                 read.append(received)
-            if sent is not None and not consumed.intersection(stage.uids):
-                written.append(sent)
+        if not consumed.intersection(stage.uids) and stage.operators:
+            for metrics in stage.operators[-1].subtasks.values():
+                written.append(metrics.get(_SENT, metrics.get("numRecordsOutPerSecond", 0.0)))
     return {
         "records_in_per_s": sum(read) if read else None,
         "records_out_per_s": sum(written) if written else None,
-        "is_stale": live.is_stale(now),
+        "is_stale": found.is_stale,
         "live_time": live.time,
     }
+
+
+def _shown_figures(figures: LiveFigures) -> dict[str, Any]:
+    """Return figures under the names that the code has: some have older names in files."""
+    channels = [msgspec.structs.asdict(channel) for channel in figures.channels]
+    return {**msgspec.structs.asdict(figures), "channels": channels}
 
 
 def _server(call: Call) -> dict[str, Any]:

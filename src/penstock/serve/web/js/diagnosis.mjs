@@ -5,13 +5,15 @@ import { duration, isNumber, percent, count, decimal, shortName } from "./format
 import { slowestSentence } from "./checkpoint_stats.mjs";
 import { longestPart, recoverySeconds, shortCause } from "./recovery_stats.mjs";
 
+const LONG_ALIGNMENT_S = 3;
+
 /** Findings, the most serious first: {level, title, text, page}. */
 export function findings({ job, graph, checkpoints, attempts, now, interval, advice }) {
   return [
     driver(job, now),
     restart(attempts),
     failedCheckpoint(checkpoints),
-    blocked(graph),
+    blocked(graph, checkpoints, now),
     limit(graph),
     skewed(graph),
     slow(checkpoints, interval),
@@ -43,13 +45,15 @@ function restart(attempts) {
 function failedCheckpoint(checkpoints) {
   const ended = (checkpoints ?? []).filter((found) => found.status !== "PENDING");
   const last = ended.at(-1);
-  if (last?.status !== "FAILED") return null;
+  if (last?.status !== "FAILED" || /^job-stopping/.test(last.failure ?? "")) return null;
   return finding("warn", `Checkpoint ${last.id} failed`, last.failure ?? "No reason was recorded.", "checkpoints");
 }
 
-function blocked(graph) {
+function blocked(graph, checkpoints, now) {
   const edge = graph.edges.find((found) => isNumber(found.channel?.blocked_at));
-  if (!edge) return null;
+  const pending = (checkpoints ?? []).find((found) => found.id === edge?.channel.blocked_at && found.status === "PENDING");
+  // Every aligned checkpoint blocks inputs for a moment.
+  if (!pending || now - pending.triggered < LONG_ALIGNMENT_S) return null;
   const from = graph.nodes.find((node) => node.stage === edge.from);
   const to = graph.nodes.find((node) => node.stage === edge.to);
   return finding("warn", `An input of ${shortName(to?.name)} is blocked`,

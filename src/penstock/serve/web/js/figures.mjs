@@ -51,6 +51,9 @@ function joined(channels) {
 export function stageSummary(stage) {
   const subtasks = stage?.subtasks ?? [];
   const all = (name) => subtasks.map((subtask) => subtask.metrics?.[name]).filter(isNumber);
+  // Only a sink sends, and it does not count as output of its stage.
+  const sent = (name) =>
+    (stage?.operators ?? []).flatMap((operator) => Object.values(operator.subtasks).map((metrics) => metrics[name])).filter(isNumber);
   const ratio = (name) => all(name).map((value) => Math.min(1, value / 1000));
   const watermarks = all("currentOutputWatermark").concat(all("currentInputWatermark"));
   const known = watermarks.filter((value) => value > NO_WATERMARK && value < -NO_WATERMARK);
@@ -62,6 +65,8 @@ export function stageSummary(stage) {
     bytesOut: sumOrNull(all("numBytesOut")),
     recordsInRate: sumOrNull(all("numRecordsInPerSecond")),
     recordsOutRate: sumOrNull(all("numRecordsOutPerSecond")),
+    sentRate: sumOrNull(sent("numRecordsSendPerSecond")),
+    sent: sumOrNull(sent("numRecordsSend")),
     busy: maxOrNull(ratio("busyTimeMsPerSecond")),
     idle: minOrNull(ratio("idleTimeMsPerSecond")),
     backpressured: maxOrNull(ratio("backPressuredTimeMsPerSecond")),
@@ -103,28 +108,30 @@ export function watermarkText(watermark) {
 }
 
 /**
- * The stage that limits the job: the busiest one behind a backpressured or queueing stage, or
- * simply the busiest if it is busy most of the time; null if there is none.
+ * The stage that limits the job: behind backpressured stages the busiest one that is not itself
+ * backpressured; without backpressure the busiest, if it is busy most of the time; null if none.
  */
 export function bottleneck(graph) {
-  const known = graph.nodes.filter((node) => isNumber(node.figures.busy));
-  if (known.length === 0) return null;
-  const busiest = known.reduce((a, b) => (b.figures.busy > a.figures.busy ? b : a));
-  const waiting = graph.nodes.filter((node) => isNumber(node.figures.backpressured));
-  const backpressured = waiting.filter((node) => node.figures.backpressured > 0.1);
-  if (busiest.figures.busy < 0.6 && backpressured.length === 0) return null;
-  return { node: busiest, backpressured: backpressured.filter((node) => node !== busiest) };
+  const pressed = graph.nodes.filter((node) => node.figures.backpressured > 0.1);
+  const behind = new Set(graph.edges.filter((edge) => pressed.some((node) => node.stage === edge.from)).map((edge) => edge.to));
+  const isFree = (node) => !(node.figures.backpressured > 0.5);
+  let candidates = graph.nodes.filter((node) => behind.has(node.stage) && isFree(node));
+  if (candidates.length === 0) candidates = graph.nodes.filter((node) => node.figures.busy >= 0.6);
+  if (candidates.length === 0) return null;
+  const node = candidates.reduce((a, b) => ((b.figures.busy ?? 0) > (a.figures.busy ?? 0) ? b : a));
+  return { node, backpressured: pressed.filter((found) => found !== node) };
 }
 
 /** Rates of the whole job: what its sources read and its last stages write. */
 export function jobRates(graph) {
+  if (graph.nodes.length === 0) return { in: null, out: null, pending: null };
   const targets = new Set(graph.edges.map((edge) => edge.to));
   const origins = new Set(graph.edges.map((edge) => edge.from));
   const sources = graph.nodes.filter((node) => !targets.has(node.stage));
   const ends = graph.nodes.filter((node) => !origins.has(node.stage));
   return {
     in: sumOrNull(sources.map((n) => n.figures.recordsInRate ?? n.figures.recordsOutRate).filter(isNumber)),
-    out: sumOrNull(ends.map((n) => n.figures.recordsOutRate).filter(isNumber)),
+    out: sumOrNull(ends.map((n) => n.figures.sentRate ?? n.figures.recordsOutRate).filter(isNumber)),
     pending: sumOrNull(sources.map((n) => n.figures.pending).filter(isNumber)),
   };
 }

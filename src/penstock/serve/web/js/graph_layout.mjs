@@ -3,7 +3,7 @@
 import { Graph, layout } from "../vendor/dagre.mjs";
 
 export const NODE = { width: 236, height: 150 };
-export const NARROW_NODE = { width: 158, height: 178 };
+export const NARROW_NODE = { width: 158, height: 176 };
 const LABEL = { width: 118, height: 40 };
 
 /** Positions of nodes and lines of edges; `down` for narrow screens. */

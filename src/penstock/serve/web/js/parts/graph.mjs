@@ -1,6 +1,6 @@
 // The graph of a job: stages as cards, channels as lines with what waits in them.
 
-import { LOW_SKEW, watermarkLag } from "../figures.mjs";
+import { bottleneck, LOW_SKEW, watermarkLag } from "../figures.mjs";
 import { bytes, count, decimal, duration, isNumber, percent, rate } from "../format.mjs";
 import { html, useEffect, useMemo, useRef, useState } from "../html.mjs";
 
@@ -16,6 +16,7 @@ export function GraphView({ graph, chosen, choose, now, isStale }) {
     sizes.observe(box.current);
     return () => sizes.disconnect();
   }, []);
+  const limit = bottleneck(graph);
   const down = width !== null && width < NARROW;
   const shape = JSON.stringify([graph.nodes.map((n) => n.stage), graph.edges.map((e) => [e.from, e.to]), down]);
   const placed = useMemo(() => (place && width !== null ? place(graph.nodes, graph.edges, down) : null), [shape, place, width === null]);
@@ -30,7 +31,7 @@ export function GraphView({ graph, chosen, choose, now, isStale }) {
           </svg>
           ${placed.edges.map(({ x, y }, at) => html`<${EdgeLabel} edge=${graph.edges[at]} x=${x} y=${y} />`)}
           ${placed.nodes.map(({ left, top, width: w, height }, at) => html`<${Node} node=${graph.nodes[at]} left=${left} top=${top} width=${w} height=${height}
-            chosen=${chosen === graph.nodes[at].stage} choose=${choose} now=${now} isStale=${isStale} />`)}
+            chosen=${chosen === graph.nodes[at].stage} choose=${choose} now=${now} isStale=${isStale} limits=${limit?.node === graph.nodes[at]} />`)}
         </div>`}
   </div>`;
 }
@@ -51,7 +52,7 @@ function EdgeLabel({ edge, x, y }) {
   </div>`;
 }
 
-function Node({ node, left, top, width, height, chosen, choose, now, isStale }) {
+function Node({ node, left, top, width, height, chosen, choose, now, isStale, limits }) {
   const f = node.figures;
   const lag = watermarkLag(f.watermark, now);
   const tone = f.busy > 0.85 ? "hot" : f.backpressured > 0.5 ? "pressed" : "";
@@ -62,10 +63,10 @@ function Node({ node, left, top, width, height, chosen, choose, now, isStale }) 
       ${isNumber(lag) ? ` · ${duration(Math.max(0, lag))} lag` : ""}</span>
     <${Load} figures=${f} />
     <span class="node-rates num live-figure"><span><span class="quiet">in</span> ${rate(f.recordsInRate)}</span>
-      <span><span class="quiet">out</span> ${rate(f.recordsOutRate)}</span></span>
-    <span class="node-totals num quiet live-figure">${f.isKnown ? `${count(f.recordsIn ?? 0)} in, ${count(f.recordsOut ?? 0)} out in all` : "no live figures"}
+      <span><span class="quiet">${isNumber(f.sentRate) ? "to sink" : "out"}</span> ${rate(f.sentRate ?? f.recordsOutRate)}</span></span>
+    <span class="node-totals num quiet live-figure">${f.isKnown ? `${count(f.recordsIn ?? 0)} in, ${count(f.sent ?? f.recordsOut ?? 0)} out in all` : "no live figures"}
       ${isNumber(f.pending) && f.pending > 0 ? ` · ${count(f.pending)} pending` : ""}</span>
-    ${isStale && f.isKnown && html`<span class="node-stale">stale</span>`}
+    ${isStale && f.isKnown ? html`<span class="node-stale">stale</span>` : limits && html`<span class="node-stale limit">bottleneck</span>`}
   </button>`;
 }
 
