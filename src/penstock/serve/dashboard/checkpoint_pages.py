@@ -21,7 +21,7 @@ def checkpoint_list(call: Call) -> dict[str, Any]:
     """Return all checkpoints in the history, oldest first, in a few words each."""
     job, view = job_of(call)
     records = [brief(record, view) for record in reversed(job.checkpoints())]
-    recoveries = [r for r in History(view.directory.storage).recoveries()]
+    recoveries = History(view.directory.storage).recoveries()
     restored = recoveries[-1] if recoveries else None
     return {
         "now": time.time(),

@@ -123,7 +123,7 @@ def _last_duration(job: CachedJob, view: JobView) -> dict[str, Any]:
     return {"last_checkpoint": {**shown, "duration_s": duration}}
 
 
-def_rates(found: Live) -> dict[str, Any]:
+def _rates(found: Live) -> dict[str, Any]:
     """Return what the sources read and the last stages write, per second."""
     live = found.figures
     if live is None:

@@ -1,4 +1,4 @@
-"""The stages of a job and the exchanges between them, from what `job.json` says of its operators."""
+"""The stages of a job and the exchanges between them, from the plan in `job.json`."""
 
 from __future__ import annotations
 
