@@ -1,6 +1,6 @@
 // What the live figures of a job say about its stages, channels and watermarks. Pure functions.
 
-import { isNumber } from "./format.mjs";
+import { chain, isNumber } from "./format.mjs";
 
 export const LOW_SKEW = 0.3;
 const NO_WATERMARK = -9.2e18;
@@ -11,6 +11,7 @@ export function graphOf(plan, live) {
   const channels = live?.channels ?? [];
   const nodes = plan.stages.map((stage) => ({
     ...stage,
+    name: chain(stage.name),
     figures: stageSummary(figures.get(stage.stage)),
     subtasks: figures.get(stage.stage)?.subtasks ?? [],
     operators: figures.get(stage.stage)?.operators ?? [],

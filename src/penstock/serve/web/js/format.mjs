@@ -92,9 +92,14 @@ export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
+/** A chain of operators, with arrows that do not break. */
+export function chain(name) {
+  return String(name ?? "").replaceAll(" -> ", " → ");
+}
+
 /** Operators of a chain, without the words that only name their kind. */
 export function shortName(name) {
-  return String(name ?? "").replace(/^(Source|Sink): /, "");
+  return chain(name).replace(/^(Source|Sink): /, "");
 }
 
 function day(at) {

@@ -1,6 +1,6 @@
 // Components: which processes there are, what each one does, and which subtask runs where.
 
-import { ago, bytes, count, date, NONE, plural } from "../format.mjs";
+import { ago, bytes, chain, count, date, NONE, plural } from "../format.mjs";
 import { html } from "../html.mjs";
 import { Card, Empty, useNow } from "../parts/shared.mjs";
 
@@ -54,7 +54,7 @@ function safeLink(text) {
 }
 
 function stageName(plan, stage) {
-  return plan.stages.find((found) => String(found.stage) === String(stage))?.name ?? `stage ${stage}`;
+  return chain(plan.stages.find((found) => String(found.stage) === String(stage))?.name ?? `stage ${stage}`);
 }
 
 function Executor({ executor, plan }) {
@@ -74,7 +74,7 @@ function Matrix({ data, executors }) {
   if (stages.length === 0) return null;
   const where = (stage, subtask) => executors.find((executor) => executor.subtasks[stage.stage]?.includes(subtask));
   return html`<${Card} title="Subtasks" note="The executor where each subtask ran last. A subtask returns to the one that has its state.">
-    <ul class="lines">${stages.map((stage) => html`<li><div><strong>${stage.name}</strong>
+    <ul class="lines">${stages.map((stage) => html`<li><div><strong>${chain(stage.name)}</strong>
         <div class="quiet small">${plural(stage.parallelism, "subtask")} of at most ${count(stage.max_parallelism)}</div></div>
       <div class="chips">${Array.from({ length: Math.min(stage.parallelism, 256) }, (_, subtask) => {
         const found = where(stage, subtask);

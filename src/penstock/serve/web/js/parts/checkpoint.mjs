@@ -2,7 +2,7 @@
 
 import { useResource } from "../api.mjs";
 import { gantt, kindLabel, PHASES, slowestSentence, ticks } from "../checkpoint_stats.mjs";
-import { bytes, clock, duration } from "../format.mjs";
+import { bytes, chain, clock, duration } from "../format.mjs";
 import { html, useState } from "../html.mjs";
 import { apiPath } from "../routes.mjs";
 import { Card, Legend, Scroll, Size, Status, Time, Waiting } from "./shared.mjs";
@@ -71,6 +71,6 @@ function Events({ checkpoint }) {
   if (checkpoint.events.length === 0) return html`<p class="quiet">No events were recorded.</p>`;
   return html`<${Scroll} label="Event log"><table class="cards events"><thead><tr><th class="num">After</th><th>Event</th><th>Where</th><th>Detail</th><th>Time</th></tr></thead>
     <tbody>${checkpoint.events.map((event) => html`<tr><td class="num" data-label="After">${duration(Math.max(0, event.time - checkpoint.triggered))}</td>
-      <td data-label="Event">${event.event}</td><td data-label="Where">${event.stage ?? html`<span class="quiet">coordinator</span>`}</td>
+      <td data-label="Event">${event.event}</td><td data-label="Where">${event.stage ? chain(event.stage) : html`<span class="quiet">coordinator</span>`}</td>
       <td data-label="Detail" class="detail">${event.detail}</td><td data-label="Time" class="num">${clock(event.time)}</td></tr>`)}</tbody></table><//>`;
 }
