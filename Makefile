@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UNIT := not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
-KILLED := crash and not spark and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
+UNIT := not browser and not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
+KILLED := crash and not browser and not spark and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli setup-prometheus demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-models bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli setup-prometheus setup-browser vendor-web demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-browser test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-models bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ setup-pyflink-examples: setup ## fetch the examples that ship in PyFlink's wheel
 setup-flink-cli: setup ## fetch Flink's own command line, once, into ~/.cache/penstock
 	@PYTHONPATH=. $(BIN)/python tools/servers/fetch_flink_cli.py
 
+setup-browser: setup ## have a browser (Debian's chromium) and axe-core, for the tests of the dashboard
+	@$(BIN)/python tools/web/fetch_browser.py
+
+vendor-web: ## fetch the dashboard's JavaScript libraries again, at the versions in tools/web/vendor.py
+	@$(PYTHON) tools/web/vendor.py
+
 demo: setup ## a job on Spark whose driver is killed with -9 twice, and the proof that nothing was lost
 	@$(BIN)/python examples/demo.py
 
@@ -58,7 +64,7 @@ demo-kafka: setup-kafka ## Kafka to Kafka and PostgreSQL, exactly once: driver, 
 test: setup setup-servers ## all tests: unit, with killed processes, then against servers and on Spark
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
 	@$(BIN)/python -m pytest -m "$(KILLED)"
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not ($(UNIT)) and not ($(KILLED))"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not ($(UNIT)) and not ($(KILLED)) and not browser"
 
 test-unit: setup ## the tests that need neither Spark nor servers (a minute or two)
 	@$(BIN)/python -m pytest -n 2 -m "$(UNIT)"
@@ -68,6 +74,10 @@ test-servers: setup setup-servers ## the tests against real Kafka, PostgreSQL, N
 
 test-spark: setup ## the tests on a real local Spark
 	@$(BIN)/python -m pytest -m spark
+
+test-browser: setup ## the dashboard in a real browser (five minutes at most; without a browser they are skipped)
+	@$(MAKE) --no-print-directory setup-browser || echo "going on without: the tests that need it are skipped"
+	@$(BIN)/python -m pytest -m browser tests/browser
 
 test-crash: setup setup-servers ## the tests that kill real processes, then 1,100 schedules of faults made from seeds (hours)
 	@$(BIN)/python -m pytest -m crash

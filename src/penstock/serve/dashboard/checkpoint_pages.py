@@ -14,6 +14,7 @@ from penstock.common.text.elapsed import duration
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import JobView
+from penstock.serve.rest.checkpoints import settings_of
 from penstock.serve.rest.found_jobs import job_of
 
 
@@ -111,8 +112,6 @@ def _is_discarded(record: CheckpointStats, view: JobView) -> bool:
 
 def _configuration(view: JobView) -> dict[str, str]:
     """Return the settings of checkpoints under Flink's labels."""
-    from penstock.serve.dashboard.job_pages import settings_of
-
     settings = settings_of(view)
     if settings is None:
         return {}

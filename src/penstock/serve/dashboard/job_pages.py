@@ -10,10 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock import __version__
-from penstock.checkpoint.settings import CheckpointSettings, read_checkpoint_settings
-from penstock.common.configuration import Configuration
 from penstock.common.live_figures import LiveFigures
-from penstock.errors import ConfigurationError
 from penstock.recovery.lease import Alive
 from penstock.serve.dashboard.attempt_pages import shown_attempts
 from penstock.serve.dashboard.checkpoint_pages import brief, full
@@ -21,6 +18,7 @@ from penstock.serve.dashboard.planned_graph import shown_graph
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import CachedJob, JobView
 from penstock.serve.jobs.live import Live
+from penstock.serve.rest.checkpoints import settings_of
 from penstock.serve.rest.found_jobs import job_of
 
 _RECENT = 20
@@ -63,19 +61,6 @@ def job_overview(call: Call) -> dict[str, Any]:
         "attempts": shown_attempts(view, _ATTEMPTS),
         "server": _server(call),
     }
-
-
-def settings_of(view: JobView) -> CheckpointSettings | None:
-    """Return the settings of a job, None if they are not known or cannot be read here."""
-    if view.facts is None or not view.facts.settings:
-        return None
-    configuration = Configuration()
-    for key, value in view.facts.settings.items():
-        configuration.set_string(key, value)
-    try:
-        return read_checkpoint_settings(configuration, batch_mode=view.facts.mode == "BATCH")
-    except (ConfigurationError, ValueError):
-        return None
 
 
 def _job(view: JobView, live: LiveFigures | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ function App() {
   }, []);
   useEffect(() => {
     // A reader of the screen continues at the heading of the new page.
-    if (!first.current) document.querySelector("h1")?.focus();
+    if (!first.current) focusHeading();
     first.current = false;
     scrollTo(0, 0);
   }, [route.page, route.job]);
@@ -45,6 +45,21 @@ function App() {
           : html`<${Job} key=${route.job} route=${route} />`}
     </main>
     <${Footer} />`;
+}
+
+function focusHeading() {
+  const heading = () => document.querySelector("h1");
+  const found = heading();
+  found?.focus();
+  // The heading of a page whose data is still loading is replaced by another one.
+  const observer = new MutationObserver(() => {
+    if (document.activeElement === document.body && heading() !== found) {
+      observer.disconnect();
+      heading()?.focus({ preventScroll: true });
+    }
+  });
+  observer.observe(document.getElementById("app"), { childList: true, subtree: true });
+  setTimeout(() => observer.disconnect(), 5000);
 }
 
 function Connection() {
