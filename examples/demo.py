@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,7 +47,11 @@ def main() -> int:
         "ten seconds or more\nto start, each time.\n"
     )
     console.print("$ penstock run --supervise examples/orders.py DIRECTORY\n")
-    with temporary_directory() as directory, running_job(orders.__file__, directory) as job:
+    with (
+        temporary_directory() as directory,
+        dashboard(directory / "checkpoints"),
+        running_job(orders.__file__, directory) as job,
+    ):
         watch_and_kill(job, directory)
         return report(directory) if has_ended_well(job, directory) else 1
 
@@ -96,6 +102,32 @@ def running_job(
                 job.wait(30)
             except subprocess.TimeoutExpired:
                 job.kill()
+
+
+@contextmanager
+def dashboard(checkpoints: Path) -> Iterator[None]:
+    """Serve the dashboard meanwhile, and print its address; without it the job runs as well."""
+    checkpoints.mkdir()
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        console.print("There is no dashboard to watch it in: pip install 'penstock[serve]'\n")
+        yield
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    penstock = Path(sys.executable).with_name("penstock")
+    command = [str(penstock), "serve", "--dir", str(checkpoints), "--port", str(port)]
+    with (checkpoints.parent / "dashboard.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    console.print(f"Watch it in the dashboard: [bold]http://localhost:{port}[/]\n")
+    try:
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
 
 
 def has_ended_well(job: subprocess.Popen[bytes], directory: Path) -> bool:

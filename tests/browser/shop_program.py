@@ -1,7 +1,7 @@
 """A job for the dashboard: two sources, a skewed keyed step that is the bottleneck, and a sink.
 
-`python -m tests.browser.shop_program CHECKPOINTS OUTPUT [FAIL_AT]`; with FAIL_AT its keyed step
-fails once after so many orders of one customer. It runs without Spark.
+`python -m tests.browser.shop_program CHECKPOINTS OUTPUT [FAIL_AT [spark]]`; with FAIL_AT its keyed
+step fails once, when a customer owes so much. Unless the last word is `spark` it runs without it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def customer(number: int) -> int:
     return 7 if number % 3 == 0 else number * 7919 % CUSTOMERS
 
 
-def main(checkpoints: str, output: str, fail_at: int) -> None:
+def main(checkpoints: str, output: str, fail_at: int, *, on_spark: bool) -> None:
     configuration = Configuration.from_dict(
         {
             "execution.checkpointing.dir": checkpoints,
@@ -78,7 +78,9 @@ def main(checkpoints: str, output: str, fail_at: int) -> None:
             "state.backend.type": "rocksdb",
         }
     )
-    env = run_inline(StreamExecutionEnvironment.get_execution_environment(configuration))
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    if not on_spark:
+        env = run_inline(env)
     env.set_parallelism(4)
     times = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
     watermarks = times.with_timestamp_assigner(Seconds())
@@ -101,4 +103,5 @@ def main(checkpoints: str, output: str, fail_at: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    fail_at = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    main(sys.argv[1], sys.argv[2], fail_at, on_spark="spark" in sys.argv[4:])

@@ -79,9 +79,7 @@ def serious_findings(page: Page, axe: str) -> list[str]:
     ]
 
 
-def test_the_overview_names_the_restart_and_the_bottleneck(
-    pages: WatchedPages, shop: str
-) -> None:
+def test_the_overview_names_the_restart_and_the_bottleneck(pages: WatchedPages, shop: str) -> None:
     page = pages.open(address(shop))
     expect(page.get_by_text("owes").first).to_contain_text("ValueError")
     expect(page.get_by_text("Bottleneck: totals per customer → files")).to_be_visible()

@@ -68,7 +68,8 @@ def _job(view: JobView, live: LiveFigures | None) -> dict[str, Any]:
     state = view.state
     last = shown.last_checkpoint
     ended = None if state is None or shown.status == "DIED" else state.ended
-    settings = settings_of(view)
+    # Of jobs that do not run nobody waits for the next checkpoint: a long list is quick.
+    settings = settings_of(view) if isinstance(view.driver, Alive) else None
     is_restarting = (
         shown.status == "RUNNING" and live is not None and live.status == "RESTARTING"
     ) and live.attempt == shown.attempt

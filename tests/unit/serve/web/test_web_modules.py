@@ -64,3 +64,20 @@ def test_every_library_has_its_licence_beside_it() -> None:
 def test_all_files_together_are_smaller_than_300_kilobytes() -> None:
     sent = [p for p in WEB.rglob("*") if p.is_file() and not p.name.endswith(".LICENSE.txt")]
     assert sum(path.stat().st_size for path in sent) < 300 * 1024
+
+
+def test_the_first_page_asks_for_all_its_modules_at_once() -> None:
+    page = (WEB / "index.html").read_text()
+    asked = set(re.findall(r'<link rel="modulepreload" href="([^"]+)"', page))
+    needed, left = set[Path](), [WEB / "js" / "main.mjs"]
+    while left:
+        path = left.pop()
+        if path not in needed:
+            needed.add(path)
+            names = re.findall(
+                r"""^(?:import|export)[^;]*?["'](\.[^"']+)["']""", path.read_text(), re.M
+            )
+            names += re.findall(r'from"(\./[^"]+)"', path.read_text())
+            left += [(path.parent / name).resolve() for name in names]
+    wanted = {str(path.relative_to(WEB)) for path in needed} - {"js/main.mjs"}
+    assert asked == wanted
