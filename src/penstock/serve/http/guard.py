@@ -22,6 +22,8 @@ _READS = ("GET", "HEAD")
 _LONGEST_LENGTH = 18
 _OF_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site")
 _ADDED = {
+    # A browser may keep a file, and asks whether it is still the same: after an upgrade it is not.
+    "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
