@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.watched_page import PAGES, WatchedPages, address
 
 pytestmark = pytest.mark.browser
-HEADINGS = {
+HEADINGS: dict[str, str | re.Pattern[str]] = {
     "overview": "What stands out",
     "components": "Task managers",
     "checkpoints": "Newest checkpoints",
@@ -23,7 +22,7 @@ HEADINGS = {
 }
 
 
-def heading(page: Page, name: str | re.Pattern[str]) -> Any:
+def heading(page: Page, name: str | re.Pattern[str]) -> Locator:
     exact = isinstance(name, str)
     return page.get_by_role("heading", name=name, exact=exact).first
 

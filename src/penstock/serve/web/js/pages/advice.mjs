@@ -28,7 +28,9 @@ export function Page({ route }) {
     ${form}
     <${Curves} advice=${advice} goals=${resource.data.goals} />
     <div class="columns"><${Bounds} advice=${advice} goals=${resource.data.goals} /><${Predictions} advice=${advice} /></div>
-    <${ExactlyOnce} consistency=${advice.consistency} />`;
+    ${advice.missing.length > 0 && html`<${Card} title="What is not measured yet" note="The history does not show it, so it is assumed or left out">
+      <ul class="bullets">${advice.missing.map((text) => html`<li>${text}</li>`)}</ul><//>`}
+    ${advice.guarantee === "EXACTLY_ONCE" && html`<${ExactlyOnce} consistency=${advice.consistency} />`}`;
 }
 
 function Verdict({ advice }) {
@@ -60,7 +62,8 @@ function Curves({ advice, goals }) {
   const key = JSON.stringify([advice.curve, advice.observations, goals]);
   const lines = useMemo(() => curveLines(advice, goals), [key]);
   if (!Chart || advice.curve.length < 2) return null;
-  const x = { time: false, log: true, format: duration, label: "Interval" };
+  const ends = [advice.curve[0].interval_s, advice.curve.at(-1).interval_s];
+  const x = { time: false, log: true, format: duration, label: "Interval", range: () => ends };
   const marks = [
     ...(advice.recommended ? [{ x: advice.recommended.interval_s, label: `recommended ${duration(advice.recommended.interval_s)}` }] : []),
     ...(advice.current && advice.current.interval_s !== advice.recommended?.interval_s ? [{ x: advice.current.interval_s, label: `now ${duration(advice.current.interval_s)}` }] : []),
@@ -76,7 +79,7 @@ function Curves({ advice, goals }) {
         : html`<p class="quiet">Not known: it needs the input rate and the capacity of the job. Both are measured while it runs, the capacity best while it catches up.</p>`}<//>
     <${Card} title="Cost of checkpoints" note="Share of the capacity, by interval">
       <${Chart} data=${lines.cost} x=${x} y=${{ format: percent, range: lines.costRange }} marks=${marks} height=${220} label="Overhead by checkpoint interval" series=${[
-        { label: "Overhead", color: "--part-5", format: percent, fill: true },
+        { label: "Overhead", color: "--part-5", format: percent },
         { label: "Limit", color: "--muted", format: percent, dash: [5, 4], width: 1.3 },
       ]} /><//>
     <${Card} title="Duration of a checkpoint" note="From the trigger to completion: the model, and what was measured">
@@ -116,7 +119,7 @@ function Bounds({ advice, goals }) {
   return html`<${Card} title="Bounds of the interval" note="Why not shorter, why not longer">
     <ul class="lines">${advice.bounds.map((bound) => html`<li><div><strong>${bound.is_upper ? "At most" : "At least"} ${isNumber(bound.seconds) ? duration(bound.seconds) : bound.is_upper ? "any" : "impossible"}</strong>
       <div class="quiet small">${boundText(bound, goals)}</div></div>${bound.decides && html`<span class="badge live plain">decides</span>`}</li>`)}
-      <li><div><strong>Cheapest: ${duration(advice.cheapest_s)}</strong><div class="quiet small">Loses least to checkpoints and repeated work with ${decimal(advice.failures_per_day)} failures per day (Daly), bounds aside.</div></div></li></ul><//>`;
+      <li><div><strong>Cheapest: ${duration(advice.cheapest_s)}</strong><div class="quiet small">Loses least to checkpoints and repeated work with ${decimal(advice.failures_per_day)} ${advice.failures_per_day === 1 ? "failure" : "failures"} per day (Daly), bounds aside.</div></div></li></ul><//>`;
 }
 
 const ROWS = [

@@ -1,6 +1,7 @@
 // Line charts: uPlot in a component, with the colors of the theme.
 
 import uPlot from "../../vendor/uplot.mjs";
+import { duration } from "../format.mjs";
 import { html, useEffect, useRef } from "../html.mjs";
 
 function color(name) {
@@ -33,7 +34,7 @@ export function Chart({ data, series, x = { time: true }, y = {}, height = 190, 
       height,
       cursor: { y: false, points: { size: 7 } },
       legend: { live: true },
-      scales: { x: { time: x.time ?? false, ...(x.log ? { distr: 3 } : {}) }, y: { range: y.range ?? zeroBased } },
+      scales: { x: { time: x.time ?? false, ...(x.log ? { distr: 3 } : {}), ...(x.range ? { range: x.range } : {}) }, y: { range: y.range ?? zeroBased } },
       axes: [axis(x, false), axis(y, true)],
       series: [
         { label: x.label ?? "Time", value: (_, v) => (v === null ? "–" : x.format ? x.format(v) : timeOf(v)) },
@@ -82,11 +83,13 @@ function axis(of, isY) {
     size: isY ? 64 : 30,
     space: isY ? 34 : 70,
     ...(of.binary ? { incrs: BINARY } : {}),
+    ...(of.format === duration && !of.log ? { incrs: SECONDS } : {}),
     ...(of.time ? { values: (_, values) => clockTicks(values) } : {}),
     ...(of.format ? { values: (_, values) => values.map((v) => (v === null ? "" : of.format(v))) } : {}),
   };
 }
 
+const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 function clockTicks(values) {
