@@ -132,3 +132,41 @@ def test_operators_become_stages_and_edges_only_between_stages() -> None:
 def test_the_plan_of_an_older_version_is_no_graph() -> None:
     graph = shown_graph([PlannedStep("a", "Source: a", 2)])
     assert (graph.stages, graph.edges) == ([], [])
+
+
+def test_advice_is_that_of_the_command_with_curves_around_it(tmp_path: Path) -> None:
+    job = endless_job(tmp_path, execution__checkpointing__interval="100 ms")
+    (directory,) = tmp_path.iterdir()
+    path = f"{LIST}/{directory.name}"
+    with server(tmp_path) as client:
+        eventually(lambda: len(get(client, f"{path}/checkpoints")["checkpoints"]) > 5)
+        found = get(client, f"{path}/advice")
+        advice = found["advice"]
+        assert found["goals"]["recovery_target_s"] == 60.0
+        assert advice["verdict"] in ("fine", "change", "impossible")
+        intervals = [point["interval_s"] for point in advice["curve"]]
+        assert intervals == sorted(intervals)
+        assert intervals[0] < advice["current"]["interval_s"] < intervals[-1]
+        assert len(advice["observations"]) >= 3
+        assert sum(bound["decides"] for bound in advice["bounds"]) >= 1
+        parts = {part["label"]: part for part in advice["consistency"]["parts"]}
+        assert parts["Checkpoint completes"]["trials"] > 5
+        other = get(client, f"{path}/advice?visibility=2&overhead=0.5")
+        assert other["goals"]["recovery_target_s"] is None
+        assert "visibility" in [bound["kind"] for bound in other["advice"]["bounds"]]
+    end(job)
+
+
+def test_goals_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    golden(tmp_path, "finished")
+    with server(tmp_path) as client:
+        for goal in ("recovery_target=x", "visibility=-1", "overhead=nan", "overhead=1.5"):
+            found = client.get(f"{LIST}/finished/advice?{goal}")
+            assert found.status_code == 400, goal
+
+
+def test_a_job_without_checkpoints_gets_no_advice(tmp_path: Path) -> None:
+    golden(tmp_path, "summary")
+    shutil.rmtree(tmp_path / "summary" / "history")
+    with server(tmp_path) as client:
+        assert get(client, f"{LIST}/summary/advice")["advice"] is None

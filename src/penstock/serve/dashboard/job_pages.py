@@ -12,6 +12,7 @@ import msgspec
 from penstock import __version__
 from penstock.common.live_figures import LiveFigures
 from penstock.recovery.lease import Alive
+from penstock.serve.dashboard.advice_page import recommended_interval
 from penstock.serve.dashboard.attempt_pages import shown_attempts
 from penstock.serve.dashboard.checkpoint_pages import brief, full
 from penstock.serve.dashboard.planned_graph import shown_graph
@@ -60,6 +61,7 @@ def job_overview(call: Call) -> dict[str, Any]:
         "checkpoints": shown,
         "attempts": shown_attempts(view, _ATTEMPTS),
         "server": _server(call),
+        "advice": {"interval_s": recommended_interval(view)},
     }
 
 
