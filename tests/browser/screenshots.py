@@ -1,6 +1,6 @@
 """Takes the screenshots of docs/dashboard.md: `python -m tests.browser.screenshots`.
 
-A job on a real Spark runs meanwhile. It fails once, its driver is killed once, and it runs for as
+A job on a real Spark (or none: `--without-spark`) runs meanwhile. It fails once, its driver is killed once, and it runs for as
 long as the models need to have something to say (`--seconds`).
 """
 
@@ -32,26 +32,27 @@ _QUALITY = 82
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--without-spark", action="store_true")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-screenshots-") as directory:
         checkpoints = Path(directory) / "checkpoints"
         checkpoints.mkdir()
         for name in ("failed", "finished", "canceled", "savepoint", "rocksdb"):
             (found,) = (GOLDEN / "v1" / name / "checkpoints").iterdir()
             shutil.copytree(found, checkpoints / f"{name}-job")
-        job = start_job(checkpoints)
+        job = start_job(checkpoints, "" if arguments.without_spark else "spark")
         try:
-            take_all(checkpoints, "shop-orders", seconds)
+            take_all(checkpoints, "shop-orders", arguments.seconds)
         finally:
             job.terminate()
             job.wait()
 
 
-def start_job(checkpoints: Path) -> subprocess.Popen[bytes]:
+def start_job(checkpoints: Path, where: str) -> subprocess.Popen[bytes]:
     penstock = Path(sys.executable).with_name("penstock")
     program = ROOT / "tests" / "browser" / "shop_program.py"
     parts = [penstock, "run", "--supervise", "-D", f"penstock.work-dir={checkpoints.parent}/work"]
-    parts += [program, checkpoints, checkpoints.parent / "output", "3000", "spark"]
+    parts += [program, checkpoints, checkpoints.parent / "output", "3000", where]
     with (checkpoints.parent / "log").open("wb") as log:
         return subprocess.Popen([str(p) for p in parts], stdout=log, stderr=log)
 

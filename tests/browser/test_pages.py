@@ -18,7 +18,7 @@ HEADINGS: dict[str, str | re.Pattern[str]] = {
     "checkpoints": "Newest checkpoints",
     "attempts": "Attempts",
     "state": "totals per customer",
-    "advice": re.compile("advice|interval|Goals", re.IGNORECASE),
+    "advice": "Goals",
 }
 
 
