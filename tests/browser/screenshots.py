@@ -1,7 +1,7 @@
 """Takes the screenshots of docs/dashboard.md: `python -m tests.browser.screenshots`.
 
-A job on a real Spark (or none: `--without-spark`) runs meanwhile. It fails once, its driver is killed once, and it runs for as
-long as the models need to have something to say (`--seconds`).
+A job on a real Spark (or none: `--without-spark`) runs meanwhile. It fails once, its driver is
+killed once, and it runs for as long as the models need to have something to say (`--seconds`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ from tests.browser.watched_page import PAGES, WatchedPages, address
 IMAGES = ROOT / "docs" / "images"
 HEIGHTS = {"checkpoints": 1500, "advice": 1500, "overview": 1180}
 _QUALITY = 82
+_HIDE_PATHS = """paths => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    for (const [path, shown] of paths) {
+      texts.currentNode.data = texts.currentNode.data.replaceAll(path, shown);
+    }
+  }
+}"""
+"""Readers do not care where the screenshots were taken."""
 
 
 def main() -> None:
@@ -68,11 +77,11 @@ def take_all(checkpoints: Path, job: str, seconds: float) -> None:
         DashboardServer(checkpoints) as server,
     ):
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        take(browser, server.url, "jobs", "#/")
+        take(browser, server.url, checkpoints, "jobs", "#/")
         for name in PAGES:
-            take(browser, server.url, name, address(job, name))
-        take(browser, server.url, "overview-dark", address(job), dark=True)
-        take(browser, server.url, "phone", address(job), dark=True, phone=True)
+            take(browser, server.url, checkpoints, name, address(job, name))
+        take(browser, server.url, checkpoints, "overview-dark", address(job), dark=True)
+        take(browser, server.url, checkpoints, "phone", address(job), dark=True, phone=True)
         browser.close()
 
 
@@ -95,6 +104,7 @@ def driver(job: Path) -> dict[str, int]:
 def take(
     browser: Browser,
     url: str,
+    checkpoints: Path,
     name: str,
     path: str,
     *,
@@ -109,6 +119,8 @@ def take(
     page.wait_for_timeout(15_000 if name.startswith(("overview", "phone")) else 3_000)
     width, height = (390, 1240) if phone else (1280, HEIGHTS.get(name.split("-")[0], 2_000))
     full = page.evaluate("document.documentElement.scrollHeight")
+    hidden = [[str(checkpoints.parent), "/data"], [str(ROOT), "/opt/penstock"]]
+    page.evaluate(_HIDE_PATHS, hidden)
     session = page.context.new_cdp_session(page)
     shot = session.send(
         "Page.captureScreenshot",

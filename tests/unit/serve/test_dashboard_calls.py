@@ -170,3 +170,16 @@ def test_a_job_without_checkpoints_gets_no_advice(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "summary" / "history")
     with server(tmp_path) as client:
         assert get(client, f"{LIST}/summary/advice")["advice"] is None
+
+
+def test_a_checkpoint_whose_driver_died_is_not_in_progress_for_ever(tmp_path: Path) -> None:
+    golden(tmp_path, "rocksdb")
+    (record,) = (tmp_path / "rocksdb" / "history").glob("0*.json")
+    record.write_text(record.read_text().replace('"COMPLETED"', '"PENDING"'))
+    with server(tmp_path) as client:
+        listed = get(client, f"{LIST}/rocksdb/checkpoints")
+        (found,) = listed["checkpoints"]
+        one = get(client, f"{LIST}/rocksdb/checkpoints/{found['id']}")
+    assert found["status"] == one["status"] == "FAILED"
+    assert found["failure"] == "attempt a1 ended before the checkpoint was complete"
+    assert (listed["counts"]["pending"], listed["counts"]["failed"]) == (0, 1)

@@ -11,6 +11,7 @@ from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, Histo
 from penstock.checkpoint.storage.job_dir import checkpoint_dir_name
 from penstock.client.job_overview import ShownCheckpoint, is_savepoint
 from penstock.common.text.elapsed import duration
+from penstock.recovery.lease import Alive
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import JobView
@@ -51,6 +52,7 @@ def one_checkpoint(call: Call) -> dict[str, Any]:
 
 def brief(record: CheckpointStats, view: JobView) -> dict[str, Any]:
     """Return a checkpoint without its subtasks and events."""
+    record = _as_ended(record, view)
     steps = [] if view.facts is None else view.facts.plan
     heads = {operator.uid for operator in record.operators if operator.stats}
     acknowledged = sum(len(operator.stats) for operator in record.operators)
@@ -80,7 +82,7 @@ def brief(record: CheckpointStats, view: JobView) -> dict[str, Any]:
 
 def full(record: CheckpointStats, view: JobView) -> dict[str, Any]:
     """Return a checkpoint with its subtasks and events."""
-    shown = ShownCheckpoint.of(record, view.directory)
+    shown = ShownCheckpoint.of(_as_ended(record, view), view.directory)
     return {
         **brief(record, view),
         "path": shown.path,
@@ -99,6 +101,15 @@ def full(record: CheckpointStats, view: JobView) -> dict[str, Any]:
             for e in record.events
         ],
     }
+
+
+def _as_ended(record: CheckpointStats, view: JobView) -> CheckpointStats:
+    """Return a checkpoint as failed if its driver died before it could say so."""
+    runs = isinstance(view.driver, Alive) and view.overview.attempt == record.attempt
+    if record.status is not CheckpointStatus.PENDING or runs:
+        return record
+    failure = f"attempt {record.attempt} ended before the checkpoint was complete"
+    return msgspec.structs.replace(record, status=CheckpointStatus.FAILED, failure=failure)
 
 
 def _is_discarded(record: CheckpointStats, view: JobView) -> bool:

@@ -45,7 +45,7 @@ function restart(attempts) {
 function failedCheckpoint(checkpoints) {
   const ended = (checkpoints ?? []).filter((found) => found.status !== "PENDING");
   const last = ended.at(-1);
-  if (last?.status !== "FAILED" || /^job-stopping/.test(last.failure ?? "")) return null;
+  if (last?.status !== "FAILED" || /^(job-stopping|attempt )/.test(last.failure ?? "")) return null;
   return finding("warn", `Checkpoint ${last.id} failed`, last.failure ?? "No reason was recorded.", "checkpoints");
 }
 

@@ -3,6 +3,7 @@
 import { useResource } from "../api.mjs";
 import { ago, duration, isNumber, percent, plural } from "../format.mjs";
 import { html, useState } from "../html.mjs";
+import { percentile } from "../checkpoint_stats.mjs";
 import { longestPart, longestRecovery, recoverySeconds, RECOVERY_PARTS, rootCause, shortCause } from "../recovery_stats.mjs";
 import { apiPath, linkTo } from "../routes.mjs";
 import { Bar, Card, Empty, Legend, Stat, Time, useNow, Waiting } from "../parts/shared.mjs";
@@ -26,7 +27,7 @@ export function Page({ route }) {
     <dl class="stats">
       <${Stat} label="Attempts" value=${attempts.length} note=${`since ${ago(now - attempts.at(-1).started)}`} />
       <${Stat} label="Recoveries" value=${recovered.length} />
-      <${Stat} label="Median recovery" value=${times.length === 0 ? undefined : duration([...times].sort((a, b) => a - b)[Math.floor((times.length - 1) / 2)])} />
+      <${Stat} label="Median recovery" value=${times.length === 0 ? undefined : duration(percentile(times, 0.5))} />
       <${Stat} label="Longest recovery" value=${times.length === 0 ? undefined : duration(scale)} />
       <${Stat} label="Exceptions" value=${exceptions.length} note=${exceptions.length === 0 ? "none recorded" : `last ${ago(now - Math.max(...exceptions.map((e) => e.time)))}`} />
     </dl>
@@ -49,9 +50,9 @@ function Attempt({ attempt, scale, job, newest }) {
     <div class="row between"><h3>Attempt ${attempt.attempt}</h3>
       <span class="quiet small"><${Time} at=${attempt.started} full=${true} /> · process ${attempt.pid} on ${attempt.host}</span></div>
     <p>${recovery
-        ? html`<strong>${capital(shortCause(recovery.cause) || "the driver died")}.</strong> Restored ${isNumber(recovery.checkpoint)
-            ? html`<a href=${linkTo(job, "checkpoints", recovery.checkpoint)}>checkpoint ${recovery.checkpoint}</a>`
-            : "nothing: there was no checkpoint yet"} in ${duration(sum)}${most ? html`<span class="quiet">; ${percent(most.share)} of it ${most.part.label.toLowerCase()}</span>` : ""}.`
+        ? html`<strong>${capital(shortCause(recovery.cause) || "the driver died")}.</strong> ${isNumber(recovery.checkpoint)
+            ? html`Restored <a href=${linkTo(job, "checkpoints", recovery.checkpoint)}>checkpoint ${recovery.checkpoint}</a>`
+            : "Started from scratch, without a checkpoint,"} in ${duration(sum)}${most ? html`<span class="quiet">; ${percent(most.share)} of it ${most.part.label.toLowerCase()}</span>` : ""}.`
         : isNumber(attempt.restored)
           ? html`Started from ${attempt.restored_path ? html`<span class="mono small">${attempt.restored_path}</span>` : html`checkpoint ${attempt.restored}`}.`
           : "Started from scratch."}</p>

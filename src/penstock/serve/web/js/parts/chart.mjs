@@ -78,7 +78,8 @@ function axis(of, isY) {
     stroke: color("--muted"),
     grid: { stroke: color("--line"), width: 1, show: isY },
     ticks: { show: false },
-    font: "11.5px Inter, system-ui, sans-serif",
+    // uPlot enlarges whole pixels only, for screens with a higher resolution.
+    font: "12px Inter, system-ui, sans-serif",
     gap: 6,
     size: isY ? 64 : 30,
     space: isY ? 34 : 70,

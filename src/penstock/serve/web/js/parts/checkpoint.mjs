@@ -3,7 +3,7 @@
 import { useResource } from "../api.mjs";
 import { gantt, kindLabel, PHASES, slowestSentence, ticks } from "../checkpoint_stats.mjs";
 import { bytes, chain, clock, duration } from "../format.mjs";
-import { html, useState } from "../html.mjs";
+import { html, useRef, useState } from "../html.mjs";
 import { apiPath } from "../routes.mjs";
 import { Card, Legend, Scroll, Size, Status, Time, Waiting } from "./shared.mjs";
 
@@ -12,9 +12,13 @@ const ROWS = 24;
 export function CheckpointDetail({ job, brief }) {
   const resource = useResource(apiPath(job, "checkpoints", String(brief.id)), brief.status === "PENDING" ? 1 : 20);
   const [view, setView] = useState("gantt");
-  const c = resource.data;
-  const title = html`${kindLabel(brief)} ${brief.id} <${Status} value=${brief.status} />`;
-  return html`<${Card} title=${title} id="checkpoint-detail" note=${html`triggered <${Time} at=${brief.triggered} full=${true} /> · took ${duration(brief.duration_s)}`}>
+  const kept = useRef(null);
+  if (resource.data !== null) kept.current = resource.data;
+  // While the next one is loading, the one before stays.
+  const c = resource.data ?? (resource.error ? null : kept.current);
+  const named = c ?? brief;
+  const title = html`${kindLabel(named)} ${named.id} <${Status} value=${named.status} />`;
+  return html`<${Card} title=${title} id="checkpoint-detail" note=${html`triggered <${Time} at=${named.triggered} full=${true} /> · took ${duration(named.duration_s)}`}>
     ${c === null
       ? html`<${Waiting} resource=${resource} what="checkpoint" />`
       : html`<div class="stack tight">
