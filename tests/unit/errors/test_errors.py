@@ -8,6 +8,10 @@ from penstock.common import Types
 from penstock.errors import MethodCall, PenstockError, TypeMismatchError, UserFunctionError
 
 EXAMPLES: dict[str, tuple[object, ...]] = {
+    "InvalidProgramError": ("a.py", "why"),
+    "PlanFailedError": ("a.py", "why"),
+    "ProgramFailedError": ("orders", "why", "the end"),
+    "RestartRefusedError": ("orders", "why"),
     "AcknowledgedRecordsError": ("record 3 of attempt a1", "record 9 of attempt a1"),
     "LostReceivedRecordsError": ("/a", "why"),
     "MissingStreamError": ("ORDERS", "nats://host:4222"),
