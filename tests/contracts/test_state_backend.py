@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from penstock.errors import CorruptStateError
 from penstock.state.backends.base import StateBackend
+from penstock.state.backends.host_files import HostFiles
 from penstock.state.backends.lmdb.backend import HashMapBackend
 from penstock.state.backends.memory import MemoryBackend
 from penstock.state.backends.refs import StagedName, StateLocation, StateRef
@@ -490,3 +492,82 @@ def _no_open_environments() -> Iterator[None]:
     from penstock.state.backends.lmdb import environment as lmdb_env
 
     assert not lmdb_env._opened
+
+
+def test_entries_of_a_range_are_those_between(backend: StateBackend, place: StateLocation) -> None:
+    state = {key(1, group, f"{n}"): b"%d" % n for group in range(KEY_GROUPS) for n in range(9)}
+    ref = backend.load(iter(sorted(state.items())), place, name(0))
+    ref = commit(backend, place, ref, delta_of({key(2, 3, "new"): b"x"}, {key(1, 3, "4")}), 1)
+    present = {**state, key(2, 3, "new"): b"x"}
+    del present[key(1, 3, "4")]
+    for start, stop in [
+        (key(1, 3, "3"), key(1, 3, "6")),
+        (table_prefix(1) + b"\0\3", table_prefix(1) + b"\0\5"),
+        (table_prefix(2), None),
+        (b"", table_prefix(1)),
+        (key(1, 7, "8") + b"\0", table_prefix(2)),
+    ]:
+        expected = [(k, present[k]) for k in sorted(present) if start <= k < (stop or b"\xff")]
+        assert list(backend.entries(place, ref, start, stop)) == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_files_alone_show_every_version(backend: StateBackend, root: Path, seed: int) -> None:
+    random = Random(seed)
+    place, files = StateLocation(root / "shared", root / "local"), HostFiles(root / "reader")
+    sizes = [0, 1, 15, 200, 255, 256, 300, *([70_000] if seed < 2 else [])]
+    texts = [f"{random.random()}"[: random.choice([1, 3, 300])] for _ in range(60)]
+    keys = [key(1 + n % 2, n % KEY_GROUPS, text * 20) for n, text in enumerate(texts)]
+    state: State = {}
+    ref = StateRef(0)
+    opened = []
+    for version in range(1, 12):
+        puts = {k: random.randbytes(random.choice(sizes)) for k in random.sample(keys, 12)}
+        deletes = set(random.sample(keys, 5)) - puts.keys()
+        ref = commit(backend, place, ref, delta_of(puts, deletes), version)
+        state = {k: v for k, v in {**state, **puts}.items() if k not in deletes}
+        if random.random() < 0.4:
+            ref = backend.rebase(ref, backend.compact(place, ref, name(version)))
+        if random.random() < 0.6:
+            store = backend.open_files(place, ref, files)
+            opened.append((store, state))
+            assert store.version == version
+    shutil.rmtree(place.shared_dir, ignore_errors=True)  # the job deletes what it does not need
+    assert opened
+    for store, expected in opened:
+        assert store.get_many(keys) == [expected.get(k) for k in keys]
+        assert dict(store.scan(b"")) == expected
+        low, high = sorted(random.sample(keys, 2))
+        found = list(store.scan_between(low, high))
+        assert found == [(k, expected[k]) for k in sorted(expected) if low <= k < high]
+        store.close()
+    files.close()
+    assert not (root / "reader").exists()
+
+
+def test_files_of_a_reader_are_verified(backend: StateBackend, root: Path) -> None:
+    place, files = StateLocation(root / "shared", root / "local"), HostFiles(root / "reader")
+    ref = commit(backend, place, StateRef(0), delta_of({b"k" * 9: b"v" * 900}), 1)
+    ref = backend.rebase(ref, backend.compact(place, ref, name(1)))
+    if not ref.files:
+        pytest.skip("this backend has no files")
+    path = local(backend.files(place, ref)[0])
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptStateError, match=path.name):
+        backend.open_files(place, ref, files)
+
+
+def test_files_that_no_version_needs_are_removed_from_the_reader(
+    backend: StateBackend, root: Path
+) -> None:
+    place, files = StateLocation(root / "shared", root / "local"), HostFiles(root / "reader")
+    ref = commit(backend, place, StateRef(0), delta_of({b"one": b"1"}), 1)
+    backend.open_files(place, ref, files).close()
+    base = backend.rebase(ref, backend.compact(place, ref, name(1)))
+    store = backend.open_files(place, base, files)
+    files.keep_only({file.name for file in base.files})
+    assert {p.name for p in (root / "reader" / "files").iterdir()} == {f.name for f in base.files}
+    assert store.get(b"one") == b"1"
+    store.close()

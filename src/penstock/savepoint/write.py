@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from zlib import crc32
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.common.storage_url import Location, StorageUrl
@@ -31,8 +29,8 @@ from penstock.savepoint.layout import (
     state_dir,
 )
 from penstock.savepoint.part_files import PartFiles, part_files
+from penstock.savepoint.tables import chunks, table_of
 from penstock.state.files import sync_files
-from penstock.state.key_groups import LONG_KEY, key_of
 from penstock.state.registry.meta_info import (
     REGISTRY,
     StateMetaInfo,
@@ -42,13 +40,8 @@ from penstock.state.registry.meta_info import (
 )
 from penstock.state.savepoint_file import SavepointFile
 from penstock.state.ttl.timestamps import prune_of
-from penstock.state.window_encoding import length_of
 from penstock.storage.storages import storage_at
 
-ROWS_PER_GROUP = 1 << 16
-BYTES_PER_GROUP = 1 << 25
-
-_SHORT_STORE_KEY = 2 + 3 + LONG_KEY
 _REGISTRY_PREFIX = table_prefix(REGISTRY)
 
 
@@ -75,7 +68,7 @@ def write_subtask(
     parts = part_files(savepoint, subtask, name, scratch)
     writer = _SubtaskWriter(operator, parts, subtask, now)
     try:
-        for prefix, keys, values in _chunks(entries):
+        for prefix, keys, values in chunks(entries):
             if prefix == _REGISTRY_PREFIX:
                 writer.register(keys, values)
             else:
@@ -142,25 +135,6 @@ def _remove_others(savepoint: StorageUrl, files: list[SavepointFile]) -> list[Sa
         and PurePosixPath(path).parent in directories
     )
     return files
-
-
-def _chunks(
-    entries: Iterable[tuple[bytes, bytes]],
-) -> Iterator[tuple[bytes, list[bytes], list[bytes]]]:
-    """Split sorted entries into chunks of one table each."""
-    prefix, size = b"", 0
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for key, value in entries:
-        if key[:2] != prefix or len(keys) == ROWS_PER_GROUP or size > BYTES_PER_GROUP:
-            if keys:
-                yield prefix, keys, values
-            prefix, size, keys, values = key[:2], 0, [], []
-        keys.append(key)
-        values.append(value)
-        size += len(value)
-    if keys:
-        yield prefix, keys, values
 
 
 class _SubtaskWriter:
@@ -276,30 +250,13 @@ class _PartWriter:
         )
 
     def write(self, keys: list[bytes], values: list[bytes]) -> None:
-        columns = self._columns
-        groups = np.frombuffer(b"".join([key[2:4] for key in keys]), ">u2").astype(np.uint16)
+        table = table_of(self._schema, self._columns, self._windows, keys, values)
+        groups = table.column("key_group")
         if not self.rows:
-            self.first_key_group = int(groups[0])
-        self.stop_key_group = int(groups[-1]) + 1
+            self.first_key_group = groups[0].as_py()
+        self.stop_key_group = groups[-1].as_py() + 1
         self.rows += len(keys)
-        timestamps = None
-        if columns.timestamps is not None:
-            timestamps, values = columns.timestamps.to_arrow(values)
-        encoded, windows, map_keys = _split(keys, self._windows, columns.map_key is not None)
-        arrays = {
-            "key_group": pa.array(groups),
-            "key": columns.key.to_arrow(encoded),
-            "value": columns.value.to_arrow(values),
-            "key_bytes": encoded,
-            "alive_since": timestamps,
-        }
-        if columns.window is not None:
-            arrays |= {**columns.window.to_arrow(windows), "window_bytes": windows}
-        if columns.map_key is not None:
-            arrays |= {"map_key": columns.map_key.to_arrow(map_keys), "map_key_bytes": map_keys}
-        ordered = [arrays[field.name] for field in self._schema]
-        table = pa.Table.from_arrays(ordered, schema=self._schema)
-        self._parquet.write_table(table, row_group_size=ROWS_PER_GROUP)
+        self._parquet.write_table(table, row_group_size=len(keys))
 
     def close(self) -> tuple[int, int]:
         self._parquet.close()
@@ -309,27 +266,6 @@ class _PartWriter:
         with contextlib.suppress(Exception):
             self._parquet.close()
         self._file.abort()
-
-
-def _split(
-    keys: list[bytes], windows: str, with_map_keys: bool
-) -> tuple[pa.BinaryArray, list[bytes], pa.BinaryArray | None]:
-    """Split store keys into encoded keys, windows and map keys."""
-    longest = len(max(keys, key=len))
-    if not windows and not with_map_keys and longest < _SHORT_STORE_KEY:
-        return pc.binary_slice(pa.array(keys, pa.binary()), 5, longest), [], None
-    encoded = [key_of(key[2:]) for key in keys]
-    starts = [len(key) + (5 if len(key) < LONG_KEY else 9) for key in encoded]
-    found: list[bytes] = []
-    if windows:
-        stops = [s + length_of(windows, k, s) for k, s in zip(keys, starts, strict=True)]
-        found = [k[start:stop] for k, start, stop in zip(keys, starts, stops, strict=True)]
-        starts = stops
-    map_keys = None
-    if with_map_keys:
-        rest = [key[start:] for key, start in zip(keys, starts, strict=True)]
-        map_keys = pa.array(rest, pa.binary())
-    return pa.array(encoded, pa.binary()), found, map_keys
 
 
 class _SummedFile:

@@ -9,12 +9,13 @@ sorted by key and deletes; a base holds puts only.
 from __future__ import annotations
 
 import io
+import mmap
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -78,7 +79,7 @@ class Sums:
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Block).decode
+decode_block = msgspec.msgpack.Decoder(Block).decode
 
 
 def encode_delta(delta: Delta, version: int = 0) -> bytes:
@@ -174,8 +175,35 @@ def read_blocks(
         size += len(body) + 8
         if not body:
             break
-        yield _unpack(body)
+        yield decode_block(body)
     _check_end(file, path, Sums(size, crc), sums)
+
+
+class BlockPlace(NamedTuple):
+    """Where the body of a block is in a file."""
+
+    first_key: bytes
+    start: int
+    stop: int
+
+
+def block_places(data: bytes | mmap.mmap) -> Iterator[BlockPlace]:
+    """Iterate over the blocks of a base that was verified, without decoding them."""
+    at = _HEADER.size
+    while length := _U32.unpack_from(data, at)[0]:
+        start = at + 4
+        yield BlockPlace(_first_key(data, start), start, start + length)
+        at = start + length + 4
+
+
+def _first_key(data: bytes | mmap.mmap, start: int) -> bytes:
+    """Return the first key of a block that begins there, in MessagePack: an array of arrays."""
+    view = memoryview(data)
+    # The outer array, then the array of keys, which is not empty, then its first item.
+    at = start + 1 + (1 if view[start + 1] >> 4 == 9 else 3 if view[start + 1] == 0xDC else 5)
+    size = 1 << (view[at] - 0xC4)  # of the length of a byte string
+    stop = at + 1 + size
+    return bytes(view[stop : stop + int.from_bytes(view[at + 1 : stop], "big")])
 
 
 def _check_header(header: bytes, path: Path | str, version: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain
@@ -25,10 +25,16 @@ from penstock.types.signature import PICKLED
 Overlay = dict[bytes, bytes | None]
 
 
-def entries_of(blocks: Iterable[Block]) -> Iterator[Entry]:
-    """Iterate over the puts in blocks."""
+def entries_of(
+    blocks: Iterable[Block], start: bytes = b"", stop: bytes | None = None
+) -> Iterator[Entry]:
+    """Iterate over the puts in blocks, from a key up to, not including, another one."""
     for block in blocks:
-        yield from zip(block.keys, block.values, strict=True)
+        low = bisect_left(block.keys, start) if start else 0
+        high = len(block.keys) if stop is None else bisect_left(block.keys, stop)
+        yield from zip(block.keys[low:high], block.values[low:high], strict=True)
+        if high < len(block.keys):
+            return
 
 
 def overlay_of(deltas: Iterable[Iterable[Block]]) -> Overlay:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.common import TypeInformation, Types
 from penstock.errors import CorruptStateError, StateDeclaredTwiceError
-from penstock.savepoint import read, write
+from penstock.savepoint import read, tables, write
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import entries_of, verify_files
 from penstock.savepoint.write import finalize_files, write_subtask
@@ -138,7 +138,7 @@ def test_long_keys_and_keys_that_are_not_text_round_trip() -> None:
 def test_many_row_groups_are_read_only_as_far_as_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "ROWS_PER_GROUP", 100)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 100)
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), ((n, n) for n in range(5000)))
     entries = [registered("n", StateMetaInfo(1, VALUE, "LONG")), *entries]
     files = save(tmp_path, entries, Types.LONG())
@@ -155,7 +155,7 @@ def test_many_row_groups_are_read_only_as_far_as_needed(
 def test_large_values_make_small_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write, "BYTES_PER_GROUP", 10_000)
+    monkeypatch.setattr(tables, "BYTES_PER_GROUP", 10_000)
     noise = random.Random(1)
     values = [(n, noise.randbytes(3000)) for n in range(50)]
     entries = state_entries(1, RAW_STATE, RAW, Types.LONG(), values)
@@ -202,7 +202,7 @@ def test_pickled_values_are_never_loaded(tmp_path: Path) -> None:
 
 
 def test_one_row_group_at_a_time_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "ROWS_PER_GROUP", 100)
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 100)
     entries = state_entries(1, VALUE, Types.LONG(), Types.LONG(), ((n, n) for n in range(1000)))
     taken = 0
     remaining = []
@@ -234,12 +234,12 @@ def test_declared_states_without_values_are_known_again(tmp_path: Path) -> None:
 def test_subtasks_may_number_their_tables_differently(tmp_path: Path) -> None:
     operator = SavedOperator("count", "LONG", MAX_PARALLELISM)
     files, expected = [], []
-    for subtask, tables in enumerate(({"a": 1, "b": 2}, {"b": 1, "a": 2})):
+    for subtask, numbers in enumerate(({"a": 1, "b": 2}, {"b": 1, "a": 2})):
         mine = key_group_range(MAX_PARALLELISM, 2, subtask)
         entries = [
-            registered(n, StateMetaInfo(t, VALUE, "LONG")) for n, t in sorted(tables.items())
+            registered(n, StateMetaInfo(t, VALUE, "LONG")) for n, t in sorted(numbers.items())
         ]
-        for name, table in sorted(tables.items(), key=lambda item: item[1]):
+        for name, table in sorted(numbers.items(), key=lambda item: item[1]):
             offset = 100 if name == "b" else 0
             values = ((n, n + offset) for n in range(50))
             all_of_it = state_entries(table, VALUE, Types.LONG(), Types.LONG(), values)

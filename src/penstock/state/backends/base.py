@@ -19,6 +19,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from penstock.common.storage_url import Location
+from penstock.state.backends.host_files import HostFiles
 from penstock.state.backends.local_stores import remove_leftovers
 from penstock.state.backends.refs import (
     FileRef,
@@ -142,10 +143,26 @@ class StateBackend(ABC):
                 verify(location, file)
 
     @abstractmethod
-    def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over all entries of a version, ordered by key, without changing anything.
+    def entries(
+        self, location: StateLocation, ref: StateRef, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over entries of a version, ordered by key, without changing anything.
 
-        They are verified only when the iterator has ended: until then they must not be used.
+        They are those from ``start`` up to, not including, ``stop``. That a file is the one the ref
+        names is verified only when the iterator has ended: until then they must not be used to
+        restore a job.
+
+        Raises:
+            CorruptStateError: if a file it needs is missing, damaged or another one.
+        """
+
+    @abstractmethod
+    def open_files(self, location: StateLocation, ref: StateRef, files: HostFiles) -> StateStore:
+        """Open a version from its files alone, for many look-ups.
+
+        Called outside of tasks, by readers that are not part of the job. ``files`` has links or
+        copies of files on this host; versions opened one after another share what they have in
+        common. The store may be read from one thread at a time.
 
         Raises:
             CorruptStateError: if a file it needs is missing, damaged or another one.

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from penstock.errors import StateTooLargeError
 from penstock.state.backends.base import StateBackend, check_next
+from penstock.state.backends.host_files import HostFiles
 from penstock.state.backends.refs import FileRef, LocalSnapshot, StagedName, StateLocation, StateRef
 from penstock.state.backends.store import StateStore
 from penstock.state.delta import (
@@ -93,8 +94,13 @@ class MemoryBackend(StateBackend):
         for _ in _blocks(ref.inline):
             pass
 
-    def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
-        return entries_of(_blocks(ref.inline))
+    def entries(
+        self, location: StateLocation, ref: StateRef, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return entries_of(_blocks(ref.inline), start, stop)
+
+    def open_files(self, location: StateLocation, ref: StateRef, files: HostFiles) -> MemoryStore:
+        return self.open(location, ref)
 
     def load(
         self, entries: Iterator[tuple[bytes, bytes]], location: StateLocation, name: StagedName

@@ -13,6 +13,8 @@ import lmdb
 
 from penstock.errors import CorruptStateError
 from penstock.state.backends.changelog import ChangelogBackend, check_written_by
+from penstock.state.backends.host_files import HostFiles
+from penstock.state.backends.lmdb.block_store import BlockStore, open_blocks
 from penstock.state.backends.lmdb.environment import MAP_SIZE, LmdbEnv
 from penstock.state.backends.lmdb.store import HashMapStore, read_version_marker, update_store
 from penstock.state.backends.local_stores import boot_id, discard, private_path
@@ -64,8 +66,14 @@ class HashMapBackend(ChangelogBackend):
             return None
         return self._write_base(location, ref.version, name, _all_blocks(location, ref))
 
-    def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
-        return entries_of(_all_blocks(location, ref))
+    def entries(
+        self, location: StateLocation, ref: StateRef, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return entries_of(_all_blocks(location, ref), start, stop)
+
+    def open_files(self, location: StateLocation, ref: StateRef, files: HostFiles) -> BlockStore:
+        check_written_by("hashmap", ref, "tables", "inline")
+        return open_blocks(location, ref, files)
 
     def load(
         self, entries: Iterator[tuple[bytes, bytes]], location: StateLocation, name: StagedName

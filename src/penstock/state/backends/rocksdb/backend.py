@@ -5,17 +5,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from penstock.errors import CorruptStateError, PenstockError
 from penstock.state.backends.changelog import ChangelogBackend, check_written_by
+from penstock.state.backends.host_files import HostFiles
 from penstock.state.backends.local_stores import LocalSlot, discard, lock_slot, private_path
-from penstock.state.backends.refs import LocalSnapshot, StagedName, StateLocation, StateRef
+from penstock.state.backends.refs import (
+    LocalSnapshot,
+    SstFiles,
+    StagedName,
+    StateLocation,
+    StateRef,
+)
 from penstock.state.backends.rocksdb.database import CACHE_BYTES, RocksDbDatabase
-from penstock.state.backends.rocksdb.sst_files import download_sst_files, upload_sst_files
+from penstock.state.backends.rocksdb.sst_files import (
+    download_sst_files,
+    link_sst_files,
+    upload_sst_files,
+)
 from penstock.state.backends.rocksdb.store import RocksDbStore
 from penstock.state.backends.version_marker import VersionMarker
 from penstock.state.files import read_file
@@ -25,6 +38,9 @@ from penstock.state.merge import overlay_of
 logger = logging.getLogger("penstock.state")
 
 _SNAPSHOT = "snapshot"
+
+GetFiles = Callable[[StateLocation, SstFiles, Path], None]
+"""Puts the files of a base into a new directory, verified."""
 
 
 class RocksDbBackend(ChangelogBackend):
@@ -85,11 +101,18 @@ class RocksDbBackend(ChangelogBackend):
             discard(Path(snapshot.path))
         return compacted
 
-    def entries(self, location: StateLocation, ref: StateRef) -> Iterator[tuple[bytes, bytes]]:
+    def entries(
+        self, location: StateLocation, ref: StateRef, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
         with writing_to(location.local_dir):
             store = self._open_private(location, ref)
         with store:
-            yield from store.scan(b"")
+            yield from store.scan_between(start, stop)
+
+    def open_files(self, location: StateLocation, ref: StateRef, files: HostFiles) -> RocksDbStore:
+        return self._open_private(
+            replace(location, local_dir=files.directory), ref, partial(link_sst_files, files=files)
+        )
 
     def load(
         self, entries: Iterator[tuple[bytes, bytes]], location: StateLocation, name: StagedName
@@ -110,10 +133,12 @@ class RocksDbBackend(ChangelogBackend):
         finally:
             discard(path)
 
-    def _open_private(self, location: StateLocation, ref: StateRef) -> RocksDbStore:
+    def _open_private(
+        self, location: StateLocation, ref: StateRef, get_files: GetFiles = download_sst_files
+    ) -> RocksDbStore:
         path = private_path(location.local_dir)
         try:
-            database = self._rebuild(path, location, ref)
+            database = self._rebuild(path, location, ref, get_files)
         except BaseException:
             discard(path)
             raise
@@ -161,12 +186,18 @@ class RocksDbBackend(ChangelogBackend):
             return None, False
         return self._rebuild(path, location, ref), bool(ref.files)
 
-    def _rebuild(self, path: Path, location: StateLocation, ref: StateRef) -> RocksDbDatabase:
+    def _rebuild(
+        self,
+        path: Path,
+        location: StateLocation,
+        ref: StateRef,
+        get_files: GetFiles = download_sst_files,
+    ) -> RocksDbDatabase:
         """Create a new database from base and deltas, whatever was there before."""
         check_written_by("rocksdb", ref, "base", "inline")
         discard(path)
         if ref.tables is not None:
-            download_sst_files(location, ref.tables, path)
+            get_files(location, ref.tables, path)
         database = RocksDbDatabase(path, self._cache_bytes)
         try:
             marker = database.read_version_marker()
