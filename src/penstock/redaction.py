@@ -27,8 +27,8 @@ _ASSIGNED = re.compile(
     rf"""({_VALUE})""",
     re.IGNORECASE,
 )
-_IN_URL = re.compile(r"(://[^\s:/@]{0,256}):[^\s/]{1,1024}@")
-_BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,}", re.IGNORECASE)
+_IN_URL = re.compile(r"://[^\s:/@]{0,256}:([^\s/]{1,1024})@")
+_BEARER = re.compile(r"\b(?:bearer|basic)\s+([A-Za-z0-9+/=._~-]{8,})", re.IGNORECASE)
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)")
 
 
@@ -39,9 +39,30 @@ def is_sensitive(name: str) -> bool:
 
 def redact(text: str) -> str:
     """Return a text without the credentials that can be recognised in it."""
-    text = _IN_URL.sub(rf"\1:{HIDDEN}@", text)
-    text = _ASSIGNED.sub(lambda found: found[1] + found[2] + _hidden(found[3]), text)
-    return _BEARER.sub(rf"\1 {HIDDEN}", text)
+    at, shown = 0, []
+    for begin, end in credentials_in(text):
+        shown += [text[at:begin], HIDDEN]
+        at = end
+    return "".join([*shown, text[at:]])
+
+
+def credentials_in(text: str, known: Sequence[str] = ()) -> list[tuple[int, int]]:
+    """Return where credentials are: those that can be recognised, and those that are `known`.
+
+    The ranges are in order and have something between them.
+    """
+    found = [match.span(1) for match in _IN_URL.finditer(text)]
+    found += [_inside_quotes(match) for match in _ASSIGNED.finditer(text)]
+    found += [match.span(1) for match in _BEARER.finditer(text)]
+    for secret in filter(None, known):
+        found += [match.span() for match in re.finditer(re.escape(secret), text)]
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(found):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def redact_value(value: Any, name: str = "") -> Any:
@@ -66,9 +87,9 @@ def redact_arguments(arguments: Sequence[str]) -> list[str]:
     return shown
 
 
-def _hidden(value: str) -> str:
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{quote}{HIDDEN}{quote}"
+def _inside_quotes(assigned: re.Match[str]) -> tuple[int, int]:
+    begin, end = assigned.span(3)
+    return (begin + 1, end - 1) if assigned[3][0] in "\"'" else (begin, end)
 
 
 class RedactingFilter(logging.Filter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,15 @@ import msgspec
 
 from penstock.common.config.configuration_file import load_configuration
 from penstock.errors import ConfigurationFileError
-from penstock.redaction import HIDDEN, is_sensitive, redact
+from penstock.redaction import is_sensitive
+from penstock.serve.submission.log_pieces import MARGIN_BYTES, LogPiece, cut_piece
 from penstock.serve.submission.records import SubmissionDir
 
 MOST_BYTES = 1 << 20
 _SHORTEST_SECRET = 4
 _PIECE_BYTES = 1 << 16
+_QUIET_S = 1.0
+"""A line without an end is shown when nothing was appended for this long."""
 
 
 class LogFile(msgspec.Struct, frozen=True):
@@ -29,15 +33,6 @@ class LogFile(msgspec.Struct, frozen=True):
     mtime: float
     begin: int = 0
     """The first offset that is retained."""
-
-
-class LogPiece(msgspec.Struct, frozen=True, rename={"next": "next-offset"}):
-    """A part of a log: whole lines, unless one is very long."""
-
-    offset: int
-    next: int
-    size: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +62,36 @@ class JobLogs:
         return None
 
     def read(self, log: Path, offset: int, length: int = MOST_BYTES) -> LogPiece:
-        """Return a piece; a negative offset counts from the end."""
+        """Return a piece; a negative offset counts from the end.
+
+        A line that is just being written is left for the next piece: half of it may be half of a
+        credential.
+        """
+        facts = log.stat()
+        is_written = time.time() - facts.st_mtime < _QUIET_S
+        return self._read(log, offset, min(max(length, 1), MOST_BYTES), is_written)
+
+    def _read(self, log: Path, offset: int, length: int, is_written: bool) -> LogPiece:
         size, begin = log.stat().st_size, _begin(log)
-        if offset < 0:
-            begin = max(begin, size + offset)
-        first = max(offset, begin) if offset <= size else begin  # shorter: it was truncated
-        with log.open("rb") as file:
-            file.seek(first)
-            data = file.read(min(length, MOST_BYTES))
-        if first > offset and first > 0:
+        wanted = max(begin, size + offset) if offset < 0 else begin
+        first = max(offset, wanted) if offset <= size else begin  # shorter: it was truncated
+        last = min(size, first + length)
+        data = _bytes_at(log, first, last)
+        if first > offset and first > begin:
             # It begins within a line.
             skipped = data.find(b"\n") + 1
             data, first = data[skipped:], first + skipped
-        if len(data) > 1 and (end := data.rfind(b"\n") + 1) and first + len(data) < size:
-            data = data[:end]
-        return LogPiece(first, first + len(data), size, self._shown(data))
+        lines = data.rfind(b"\n") + 1
+        if last < size:
+            last = first + lines if lines and len(data) > 1 else last
+        elif is_written:
+            last = max(first + lines, last - MARGIN_BYTES)
+        secrets = self._secrets()
+        return cut_piece(log, first, last, begin=begin, size=size, secrets=secrets)
 
     def tail(self, log: Path, lines: int) -> str:
-        """Return the last lines."""
-        text = self.read(log, -_PIECE_BYTES).text
+        """Return the last lines, also one that has no end."""
+        text = self._read(log, -_PIECE_BYTES, _PIECE_BYTES, is_written=False).text
         return "\n".join(text.splitlines()[-lines:])
 
     def stream(self, log: Path) -> Iterator[bytes]:
@@ -98,19 +104,21 @@ class JobLogs:
             yield piece.text.encode()
             offset = piece.next
 
-    def _shown(self, data: bytes) -> str:
-        text = redact(data.decode(errors="replace"))
-        for secret in self._secrets():
-            text = text.replace(secret, HIDDEN)
-        return text
-
     def _secrets(self) -> list[str]:
         try:
             settings = load_configuration(self.directory.settings).to_dict()
         except ConfigurationFileError:
             return []
-        found = {str(value) for key, value in settings.items() if is_sensitive(key)}
-        return sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True)
+        values = (str(value) for key, value in settings.items() if is_sensitive(key))
+        # A part of a log ends anywhere in a value of many lines.
+        found = {line.strip() for value in values for line in value.splitlines()}
+        return sorted(s for s in found if len(s) >= _SHORTEST_SECRET)
+
+
+def _bytes_at(log: Path, first: int, last: int) -> bytes:
+    with log.open("rb") as file:
+        file.seek(first)
+        return file.read(last - first)
 
 
 def _begin(log: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -45,8 +46,14 @@ def test_pieces_are_the_whole_log_and_each_has_whole_lines(logs: JobLogs, log: P
     assert b"".join(logs.stream(log)) == TEXT
 
 
+def quiet(log: Path) -> None:
+    """Let the last write be long ago."""
+    os.utime(log, (time.time() - 60,) * 2)
+
+
 def test_what_is_appended_is_read_from_where_the_last_piece_ended(logs: JobLogs, log: Path) -> None:
     log.write_text("a\nb")
+    quiet(log)
     first = logs.read(log, 0)
     assert first.text == "a\nb"
     assert logs.read(log, first.next).text == ""
@@ -71,6 +78,7 @@ def test_an_offset_behind_the_end_begins_again(logs: JobLogs, log: Path) -> None
 
 def test_a_piece_has_a_longest_length_and_a_long_line_is_cut(logs: JobLogs, log: Path) -> None:
     log.write_bytes(b"x" * (2 * MOST_BYTES))
+    quiet(log)
     assert len(logs.read(log, 0, 10 * MOST_BYTES).text) == MOST_BYTES
     assert b"".join(logs.stream(log)) == b"x" * (2 * MOST_BYTES)
 
@@ -86,6 +94,80 @@ def test_credentials_of_the_job_are_hidden_whatever_prints_them(logs: JobLogs, l
     text = logs.read(log, 0).text
     assert text == "my key is ***\nkafka://u:***@host --password=***\n"
     assert b"hunter22" not in b"".join(logs.stream(log))
+
+
+SECRETS = b"""key supersecretvalue99 twice: supersecretvalue99
+url=postgresql://me:hunter2pass@db/x and Bearer abcdefgh12345678
+{"password": "open sesame", "user": "me"}
+caf\xc3\xa9 token=t\xc3\xb6ken-\xff-end. next\n"""
+SHOWN = """key *** twice: ***
+url=postgresql://me:***@db/x and Bearer ***
+{"password": "***", "user": "me"}
+caf\u00e9 token=*** next\n"""
+HINTS = ("secretvalue", "value9", "hunter", "ter2", "cdefgh", "5678", "sesame", "ken-")
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 40])
+def test_no_cut_shows_a_part_of_a_credential(logs: JobLogs, log: Path, length: int) -> None:
+    logs.directory.settings.write_text("penstock.storage.s3.secret-access-key: supersecretvalue99\n")
+    log.write_bytes(SECRETS)
+    offset, shown = 0, ""
+    while offset < len(SECRETS):
+        piece = logs.read(log, offset, length)
+        assert piece.next > offset
+        shown += piece.text
+        offset = piece.next
+    assert shown.replace("\ufffd\ufffd", "\u00e9") == SHOWN
+    every = [logs.read(log, offset, length).text for offset in range(len(SECRETS))]
+    assert not [hint for hint in HINTS if any(hint in text for text in every)]
+    alone = "".join(text for text in every if length == 1)
+    assert not [hint for hint in HINTS if hint in alone]
+    assert b"".join(logs.stream(log)).decode() == SHOWN
+
+
+def test_credentials_in_a_line_that_is_longer_than_any_piece_are_hidden(
+    logs: JobLogs, log: Path
+) -> None:
+    filler = b"." * 100_000
+    text = b"".join(b"pwd=%b%06d " % (b"s" * 20, n) + filler for n in range(30)) + b"\n"
+    log.write_bytes(text)
+    kept = b"".join(logs.stream(log))
+    assert kept == b"".join(b"pwd=*** " + filler for _ in range(30)) + b"\n"
+    at = text.index(b"000015")
+    for offset in range(at - 25, at + 7):
+        assert b"00" not in logs.read(log, offset, 10).text.encode()
+        assert "s" not in logs.read(log, offset, 10).text.replace("pass", "")
+
+
+def test_a_line_that_is_being_written_is_shown_when_it_is_complete(
+    logs: JobLogs, log: Path
+) -> None:
+    log.write_text("first\nurl=postgresql://me:hunt")
+    assert logs.read(log, 0).text == "first\n"
+    assert logs.read(log, 6).text == ""
+    assert logs.tail(log, 1).startswith("url=")
+    with log.open("a") as file:
+        file.write("er2@db\n")
+    assert logs.read(log, 6).text == "url=postgresql://me:***@db\n"
+
+
+def test_what_a_trim_has_left_of_a_credential_is_not_shown(logs: JobLogs, log: Path) -> None:
+    line = b"password=" + b"s" * 10_000 + b"\n"
+    log.write_bytes(line * 30)
+    trim(log, 100_000)
+    begin = logs.files()[0].begin
+    assert begin % len(line) > 10, "the first line is cut"
+    for offset in (0, begin, begin + 1, begin + 50):
+        assert "ss" not in logs.read(log, offset, 500).text.replace("password", "")
+    assert b"sss" not in b"".join(logs.stream(log))
+
+
+@pytest.mark.parametrize("length", [0, -1, -5, 10**15])
+def test_a_length_is_at_least_one_byte_and_at_most_a_megabyte(
+    logs: JobLogs, log: Path, length: int
+) -> None:
+    log.write_bytes(b"x\n" * MOST_BYTES)
+    assert 1 <= len(logs.read(log, 0, length).text) <= MOST_BYTES
 
 
 def test_an_empty_log_and_no_log_are_read(logs: JobLogs, log: Path) -> None:
@@ -114,7 +196,8 @@ def test_a_trimmed_log_keeps_its_end_and_its_offsets(logs: JobLogs, log: Path) -
     assert file.size == len(TEXT)
     assert len(TEXT) - 110_000 < file.begin <= len(TEXT) - 100_000
     kept = b"".join(logs.stream(log))
-    assert kept == TEXT[file.begin :]
+    # From the first whole line: of the one before it a part is left.
+    assert kept == TEXT[TEXT.index(b"\n", file.begin) + 1 :]
     piece = logs.read(log, 0)
     assert piece.offset >= file.begin
     assert piece.text.splitlines()[0].encode() in LINES
