@@ -42,6 +42,7 @@ LAYERS: list[list[str]] = [
     ["task"],
     ["checkpoint"],
     ["savepoint"],
+    ["snapshots"],
     ["recovery"],
     ["models"],
     ["job"],

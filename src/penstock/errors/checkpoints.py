@@ -120,3 +120,77 @@ class BadCheckpointError(PenstockError):
             f"{self.older} would write that output again: repair the file, or accept duplicates "
             "with -D penstock.recovery.accept-duplicates=true"
         )
+
+
+class SnapshotError(PenstockError):
+    """What is asked of a snapshot cannot be done."""
+
+
+class NotASnapshotError(SnapshotError):
+    """A path that should be a checkpoint, a savepoint or a job is none."""
+
+    path: str
+    template = (
+        "{path} is no checkpoint, savepoint or job: give the directory with its _metadata, or that "
+        "of a job"
+    )
+
+
+class NoCheckpointError(SnapshotError):
+    """A job has no completed checkpoint."""
+
+    job: str
+    template = "job {job!r} has no completed checkpoint yet: wait for the first one"
+
+
+class UnknownCheckpointError(SnapshotError):
+    """A job does not retain a checkpoint."""
+
+    job: str
+    checkpoint: int
+    known: tuple[int, ...]
+    template = "job {job!r} retains no checkpoint {checkpoint}; there are: {known}"
+
+
+class UnknownOperatorError(SnapshotError):
+    """A snapshot has no operator with a uid or name, or several with the name."""
+
+    snapshot: str
+    operator: str
+    known: tuple[str, ...]
+    template = "{snapshot} has no operator with the uid {operator!r}; there are: {known}"
+
+
+class UnknownStateError(SnapshotError):
+    """An operator has no keyed state with a name."""
+
+    operator: str
+    state: str
+    known: tuple[str, ...]
+    template = "operator {operator!r} has no keyed state {state!r}; there are: {known}"
+
+
+class KeyNotOfTypeError(SnapshotError):
+    """A key that was asked for is not of the type of the state's keys."""
+
+    key: object
+    type: str
+    reason: str
+    template = "{key} is no key of type {type}: {reason}"
+
+
+class DisappearedSnapshotError(SnapshotError):
+    """A checkpoint was deleted while it was read."""
+
+    path: str
+    template = (
+        "{path} was deleted while it was read, because its job has completed newer ones: read "
+        "again, or take a savepoint"
+    )
+
+
+class BadCursorError(SnapshotError):
+    """A cursor that was passed to continue a scan does not come from one."""
+
+    cursor: object
+    template = "{cursor} is no cursor: pass the one of the page before, unchanged"

@@ -37,7 +37,7 @@ ToArrow = Callable[[Sequence[Any]], pa.Array]
 FromArrow = Callable[[pa.Array], list[Any]]
 
 _LONGEST_DECIMAL_BITS = 10_000  # Python refuses to write longer numbers in decimal digits
-_ROW_KIND = "_kind"
+ROW_KIND = "_kind"
 _EMPTY = "_"
 _INSTANT = pa.timestamp("ms", "UTC")
 
@@ -141,7 +141,7 @@ class _Columns(TypeVisitor[Column]):
         return _struct(field_names(type_info), fields)
 
     def visit_row(self, fields: list[Column], type_info: RowTypeInfo) -> Column:
-        names = _distinct([_ROW_KIND, *type_info.field_names])
+        names = _distinct([ROW_KIND, *type_info.field_names])
         return _struct(names, [_row_kinds(), *fields])
 
 

@@ -21,7 +21,8 @@ from penstock.state.window_encoding import COUNT, TIME
 from penstock.types.serializers import wire_of
 from penstock.types.signature import parse_signature
 
-_TEXT_TAG = b"0"
+TEXT_TAG = b"0"
+"""What the stored bytes of texts begin with; they end with a zero byte."""
 _TEXTS = column_of(Types.STRING())
 _WINDOW_COLUMNS = {TIME: ("window_start", "window_end"), COUNT: ("window",)}
 _BIAS = np.uint64(1 << 63)
@@ -72,7 +73,7 @@ def timer_key_column(signature: str) -> KeyColumn:
 def _plain_texts(encoded: pa.BinaryArray) -> pa.Array | None:
     """Return keys that are all plain texts without decoding them one by one, else None."""
     texts = pc.binary_slice(encoded, 1, -1)
-    is_text = pc.all(pc.equal(pc.binary_slice(encoded, 0, 1), _TEXT_TAG)).as_py()
+    is_text = pc.all(pc.equal(pc.binary_slice(encoded, 0, 1), TEXT_TAG)).as_py()
     if not is_text or pc.any(pc.match_substring(texts, "\0")).as_py():
         return None
     try:

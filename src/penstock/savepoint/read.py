@@ -65,13 +65,17 @@ def entries_of(
                 place = str(savepoint / part.path)
                 raise CorruptStateError(place, "another file holds the same key groups")
             next_group = part.stop_key_group
-            with _verified(savepoint, part, scratch) as path:
+            with verified_copy(savepoint, part, scratch) as path:
                 yield from _entries(path, part, registry[name], key_groups)
 
 
 @contextlib.contextmanager
-def _verified(savepoint: Location, file: SavepointFile, scratch: Path | None) -> Iterator[Path]:
-    """Verify a file and return where it can be read; what is in a store is copied for that."""
+def verified_copy(savepoint: Location, file: SavepointFile, scratch: Path | None) -> Iterator[Path]:
+    """Verify a file and return where it can be read; what is in a store is copied for that.
+
+    Raises:
+        CorruptStateError: it is missing, damaged or another one.
+    """
     if isinstance(savepoint, Path):
         verify_file(savepoint / file.path, file.size, file.crc)
         yield savepoint / file.path
@@ -110,25 +114,28 @@ def _overlaps(file: SavepointFile, key_groups: KeyGroupRange) -> bool:
 def _entries(
     path: Path, file: SavepointFile, info: StateMetaInfo, key_groups: KeyGroupRange
 ) -> Iterator[Entry]:
-    suffixes = ["window_bytes"] if file.windows else []
-    suffixes += ["map_key_bytes"] if file.kind in (MAP_STATE, TIMERS) else []
-    from_arrow = value_column(file.kind, file.type).from_arrow
-    timestamps = None if file.ttl is None else timestamp_column(file.kind)
     rewrite = rewriter(file.info, info)
     assert not isinstance(rewrite, Incompatible)
     prefix = table_prefix(info.table)
-    names = ["key_group", "key_bytes", "value", *suffixes]
-    names += [] if timestamps is None else ["alive_since"]
+    names = _stored_columns(file)
     with pq.ParquetFile(path, memory_map=True) as parquet:
         for group in row_groups_of(parquet, key_groups):
             table = _clipped(parquet.read_row_group(group, columns=names), key_groups)
-            if not table.num_rows:
-                continue
-            keys = _store_keys(prefix, table, suffixes)
-            values = from_arrow(_column(table, "value"))
-            if timestamps is not None:
-                values = timestamps.from_arrow(_column(table, "alive_since"), values)
-            yield from zip(keys, _rewritten(values, rewrite), strict=True)
+            if table.num_rows:
+                keys = [prefix + key for key in stored_keys(file, table)]
+                values = _rewritten(stored_values(file, table), rewrite)
+                yield from zip(keys, values, strict=True)
+
+
+def _stored_columns(file: SavepointFile) -> list[str]:
+    timestamps = [] if file.ttl is None else ["alive_since"]
+    return ["key_group", "key_bytes", *_suffixes(file), "value", *timestamps]
+
+
+def _suffixes(file: SavepointFile) -> list[str]:
+    """Return the columns of the parts of a stored key that follow the encoded key."""
+    windows = ["window_bytes"] if file.windows else []
+    return [*windows, "map_key_bytes"] if file.kind in (MAP_STATE, TIMERS) else windows
 
 
 def row_groups_of(parquet: pq.ParquetFile, key_groups: KeyGroupRange) -> Iterator[int]:
@@ -146,14 +153,23 @@ def _clipped(table: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
     return table.slice(start, stop - start)
 
 
-def _store_keys(prefix: bytes, table: pa.Table, suffixes: list[str]) -> list[bytes]:
-    """Reassemble keys; ``suffixes`` are the columns of the parts that follow the encoded key."""
+def stored_keys(file: SavepointFile, table: pa.Table) -> list[bytes]:
+    """Return the keys of rows as a store has them, without the number of the table."""
     groups = table.column("key_group").to_numpy().tolist()
     routed = routed_keys(table.column("key_bytes").to_pylist(), groups)
+    suffixes = _suffixes(file)
     if not suffixes:
-        return [prefix + key for key in routed]
+        return routed
     parts = [table.column(name).to_pylist() for name in suffixes]
-    return [prefix + b"".join(key) for key in zip(routed, *parts, strict=True)]
+    return [b"".join(key) for key in zip(routed, *parts, strict=True)]
+
+
+def stored_values(file: SavepointFile, table: pa.Table) -> list[bytes]:
+    """Return the values of rows as a store has them."""
+    values = value_column(file.kind, file.type).from_arrow(_column(table, "value"))
+    if file.ttl is None:
+        return values
+    return timestamp_column(file.kind).from_arrow(_column(table, "alive_since"), values)
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

@@ -8,6 +8,14 @@ from penstock.common import Types
 from penstock.errors import MethodCall, PenstockError, TypeMismatchError, UserFunctionError
 
 EXAMPLES: dict[str, tuple[object, ...]] = {
+    "BadCursorError": ("x",),
+    "DisappearedSnapshotError": ("/jobs/count/chk-7",),
+    "KeyNotOfTypeError": ("x", "Long", "why"),
+    "NoCheckpointError": ("count",),
+    "NotASnapshotError": ("/a",),
+    "UnknownCheckpointError": ("count", 7, (5, 6)),
+    "UnknownOperatorError": ("/jobs/count/chk-7", "mine", ("u (count)",)),
+    "UnknownStateError": ("count", "mine", ("a", "b")),
     "InvalidProgramError": ("a.py", "why"),
     "PlanFailedError": ("a.py", "why"),
     "ProgramFailedError": ("orders", "why", "the end"),

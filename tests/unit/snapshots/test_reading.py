@@ -1,0 +1,177 @@
+"""State is read from checkpoints of every backend, and from savepoints, as it was written."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import (
+    BadCursorError,
+    KeyNotOfTypeError,
+    NoCheckpointError,
+    NotASnapshotError,
+    UnknownCheckpointError,
+    UnknownOperatorError,
+    UnknownStateError,
+)
+from penstock.snapshots.json_values import json_rows
+from penstock.snapshots.keyed_state import KeyedState
+from penstock.snapshots.locate import locate_snapshot
+from penstock.snapshots.look_up import Cursor, OpenOperator
+from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part, state_named
+from tests.golden.programs import states
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "jobs" / "v1"
+READABLE = {"key", "map_key", "value", "window_start", "window_end", "window"}
+BOOK = "KEYED PROCESS"
+
+
+def snapshot(name: str) -> StoredSnapshot:
+    """Return the snapshot of the golden program with all kinds of state."""
+    if name == "savepoint":
+        (path,) = (GOLDEN / name).rglob("savepoint-*/_metadata")
+        return locate_snapshot(path)
+    return locate_snapshot(GOLDEN / name / "checkpoints" / states.JOB)
+
+
+@pytest.fixture(params=["hashmap", "rocksdb", "memory", "savepoint"])
+def stored(request: pytest.FixtureRequest) -> StoredSnapshot:
+    return snapshot(request.param)
+
+
+@contextmanager
+def opened(
+    stored: StoredSnapshot, operator: str = BOOK
+) -> Iterator[tuple[OpenOperator, list[KeyedState]]]:
+    found = stored.operator(operator)
+    parts = stored.parts(found)
+    with contextlib.ExitStack() as stack:
+        all_open = [stack.enter_context(opened_part(part)) for part in parts]
+        names = stored.keyed_states(found, all_open)
+        yield OpenOperator(all_open, [part.key_groups for part in parts]), names
+
+
+def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in row if name in READABLE} for row in rows]
+
+
+def values_of(key: int) -> list[int]:
+    return [n for n in range(states.CUT) if states.key_of(n) == key]
+
+
+@pytest.mark.parametrize("key", range(states.KEYS))
+def test_a_key_has_in_every_state_what_the_input_says(stored: StoredSnapshot, key: int) -> None:
+    numbers = values_of(key)
+    total = sum(numbers)
+    even = sum(1 for n in numbers if n // states.KEYS % 2 == 0)
+    expected: dict[str, list[dict[str, Any]]] = {
+        "count": [{"key": key, "value": len(numbers)}],
+        "last": [{"key": key, "value": numbers[-3:]}],
+        "seen": [
+            {"key": key, "map_key": "even", "value": even},
+            {"key": key, "map_key": "odd", "value": len(numbers) - even},
+        ],
+        "total": [{"key": key, "value": total}],
+        "mean": [{"key": key, "value": {"f0": total, "f1": len(numbers)}}],
+        "row": [{"key": key, "value": {"number": numbers[-1], "text": str(numbers[-1])}}],
+        "first": [{"key": key, "value": numbers[0]}],
+    }
+    with opened(stored) as (operator, names):
+        found = {s.name: shown(json_rows(operator.get(s, key))) for s in names}
+        assert {name: found[name] for name in expected} == expected
+        (bell,) = found["_timers/processing-time"]
+        assert (bell["key"], bell["map_key"]) == (states.BELL, key)
+        assert {timer["map_key"] for timer in found["_timers/event-time"]} == {key}
+        (raw,) = json_rows(operator.get(state_named(names, stored.operator(BOOK), "raw"), key))
+        assert raw["value"].keys() == {"base64"}
+        (kept,) = json_rows(operator.get(state_named(names, stored.operator(BOOK), "kept"), key))
+        assert kept["value"].keys() == {"base64"}, "pickled values are never unpickled"
+
+
+def test_windows_are_columns(stored: StoredSnapshot) -> None:
+    with opened(stored, "TumblingEventTimeWindows") as (operator, names):
+        rows = [row for s in names for row in json_rows(operator.page(s, 1000).rows)]
+    windows = {(row["window_start"], row["window_end"]) for row in rows if "window_start" in row}
+    assert windows
+    assert all(stop - start == states.SIZE for start, stop in windows)
+
+
+def test_pages_of_any_size_have_every_row_once_in_order(stored: StoredSnapshot) -> None:
+    for operator in stored.keyed_operators:
+        with opened(stored, operator.uid) as (found, names):
+            for state in names:
+                whole = json_rows(found.page(state, 10_000).rows)
+                size, cursor, rows = random.Random(state.name).randint(1, 3), None, []
+                while True:
+                    page = found.page(state, size, cursor)
+                    assert page.rows.num_rows <= size
+                    rows += json_rows(page.rows)
+                    if page.next is None:
+                        break
+                    cursor = Cursor.decode(page.next.encode())
+                assert rows == whole
+                groups = [row["key_group"] for row in rows]
+                assert groups == sorted(groups)
+
+
+def test_parts_together_have_what_pages_have(stored: StoredSnapshot) -> None:
+    operator = stored.operator(BOOK)
+    for part in stored.parts(operator):
+        with opened_part(part) as one:
+            for state in stored.keyed_states(operator):
+                for table in one.tables(state, b"", None):
+                    assert table.schema == state.schema
+                    groups = set(table.column("key_group").to_pylist())
+                    assert all(group in part.key_groups for group in groups)
+
+
+@pytest.mark.parametrize("name", ["hashmap", "rocksdb", "memory", "savepoint"])
+def test_all_snapshots_of_one_program_read_the_same(name: str) -> None:
+    def contents(stored: StoredSnapshot) -> dict[str, Any]:
+        with opened(stored) as (operator, names):
+            return {
+                s.name: (s.kind, s.info.type, shown(json_rows(operator.page(s, 10_000).rows)))
+                for s in names
+            }
+
+    assert contents(snapshot(name)) == contents(snapshot("hashmap"))
+
+
+def test_a_key_that_does_not_exist_has_no_rows(stored: StoredSnapshot) -> None:
+    with opened(stored) as (operator, names):
+        assert [operator.get(state, 99).num_rows for state in names] == [0] * len(names)
+
+
+@pytest.mark.parametrize("key", ["three", [3], {"a": 1}, 2**70])
+def test_a_key_of_another_type_is_refused(stored: StoredSnapshot, key: Any) -> None:
+    with opened(stored) as (operator, names), pytest.raises(KeyNotOfTypeError, match="Long"):
+        operator.get(names[2], key)
+
+
+def test_unknown_names_are_errors_that_list_the_known_ones(stored: StoredSnapshot) -> None:
+    with pytest.raises(UnknownOperatorError, match=r"KEYED PROCESS"):
+        stored.operator("book")
+    with pytest.raises(UnknownStateError, match=r"count, first, kept"):
+        stored.keyed_state(stored.operator(BOOK), "counts")
+
+
+def test_a_path_that_is_neither_snapshot_nor_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotASnapshotError, match="no checkpoint, savepoint or job"):
+        locate_snapshot(tmp_path)
+    (tmp_path / "job" / "journal").mkdir(parents=True)
+    with pytest.raises(NoCheckpointError, match="no completed checkpoint yet"):
+        locate_snapshot(tmp_path / "job")
+    with pytest.raises(UnknownCheckpointError, match="no checkpoint 7"):
+        locate_snapshot(GOLDEN / "hashmap" / "checkpoints" / states.JOB, 7)
+
+
+@pytest.mark.parametrize("text", ["", "x", "AA", "not a cursor!", "ä"])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(BadCursorError):
+        Cursor.decode(text)
