@@ -100,6 +100,17 @@ class ProgramFailedError(SubmissionError):
     template = "the program of job {job} {reason}; the end of its log:\n{log}"
 
 
+class ProcessNotStartedError(SubmissionError):
+    """The system does not start the process of a submitted job."""
+
+    job: str
+    reason: str
+    template = (
+        "the process of job {job} cannot be started: {reason}; make room on the server's machine "
+        "and try again"
+    )
+
+
 class UnknownSubmissionError(SubmissionError):
     """A job was not submitted to this server."""
 

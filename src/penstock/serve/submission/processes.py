@@ -11,7 +11,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from penstock.errors import ProcessNotStartedError
 from penstock.recovery.lease import is_running_here
+from penstock.serve.submission.orphans import drivers_left_by
 from penstock.serve.submission.records import StartDir, StartEnd, StartProcess, SubmissionDir
 
 _OWNER_ONLY = 0o600
@@ -36,13 +38,25 @@ class Processes:
         """Start the process of a start that was requested; may be repeated.
 
         Of several processes for the same start all but one end at once.
+
+        Raises:
+            ProcessNotStartedError: the system refuses it.
         """
+        try:
+            child = self._child(job, start)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ProcessNotStartedError(job.job, reason) from error
+        with self.lock:
+            self._children[start] = child
+
+    def _child(self, job: SubmissionDir, start: StartDir) -> subprocess.Popen[bytes]:
         module = "penstock.serve.submission.job_process"
         command = [sys.executable, "-m", module, str(job.path), str(start.number)]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         log = os.open(start.log, flags, _OWNER_ONLY)
         try:
-            child = subprocess.Popen(
+            return subprocess.Popen(
                 [*command, str(self._max_log_bytes)],
                 cwd=job.work,
                 env=environment_of_jobs(os.environ),
@@ -53,8 +67,6 @@ class Processes:
             )
         finally:
             os.close(log)
-        with self.lock:
-            self._children[start] = child
 
     def reap(self) -> None:
         """Forget the processes that have ended; one that did not claim its start never will.
@@ -70,10 +82,14 @@ class Processes:
 
 
 def terminate(process: StartProcess, number: signal.Signals = signal.SIGTERM) -> None:
-    """Ask a process to end: its job is suspended between micro-batches, and can be resumed."""
-    if is_running_here(process.host, process.machine, process.pid, process.started):
+    """Ask a process to end: its job is suspended between micro-batches, and can be resumed.
+
+    If the process was killed, the drivers that it has left are asked.
+    """
+    is_running = is_running_here(process.host, process.machine, process.pid, process.started)
+    for pid in [process.pid] if is_running else drivers_left_by(process):
         with suppress(ProcessLookupError):
-            os.kill(process.pid, number)
+            os.kill(pid, number)
 
 
 def environment_of_jobs(server: Mapping[str, str]) -> dict[str, str]:

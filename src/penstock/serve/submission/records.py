@@ -113,9 +113,15 @@ class StartDir:
     def write_request(self, request: StartRequest) -> None:
         """Store a request before its process is started.
 
+        The directory of the job exists: it is never created here, where it may just be deleted.
+
         Raises:
             FileExistsError: this start has been requested already.
+            FileNotFoundError: the job is deleted.
         """
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.mkdir(exist_ok=True)
+        sync_directory(self.path.parent)
         self._storage.create(_REQUEST, encode_json(request))
 
     def claim(self, process: StartProcess) -> bool:
@@ -151,6 +157,11 @@ class SubmissionDir:
     def job(self) -> str:
         """The id of the job."""
         return self.path.name
+
+    @property
+    def exists(self) -> bool:
+        """Whether the job was submitted and is not deleted."""
+        return (self.path / _SUBMISSION).is_file()
 
     @property
     def program(self) -> Path:

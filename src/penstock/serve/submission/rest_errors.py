@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.errors import (
+    CorruptJournalError,
     DuplicateJobSubmissionError,
+    ProcessNotStartedError,
     ProgramTooLargeError,
     RestartRefusedError,
     SubmissionError,
@@ -29,6 +31,7 @@ _STATUSES: dict[type[SubmissionError], int] = {
     DuplicateJobSubmissionError: 409,
     RestartRefusedError: 409,
     ProgramTooLargeError: 413,
+    ProcessNotStartedError: 503,
 }
 
 Answer = TypeVar("Answer")
@@ -54,6 +57,8 @@ def answering(function: Callable[[Call], Answer]) -> Callable[[Call], Answer]:
             return function(call)
         except SubmissionError as error:
             raise rest_error(error) from error
+        except CorruptJournalError as error:
+            raise RestError(409, redact(str(error))) from error
 
     return wrapped
 

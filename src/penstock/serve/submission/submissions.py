@@ -19,6 +19,7 @@ from penstock.checkpoint.storage.journal import Journal
 from penstock.common.config.submission_options import UPLOAD_DIR
 from penstock.errors import (
     DuplicateJobSubmissionError,
+    ProcessNotStartedError,
     ProgramFailedError,
     RestartRefusedError,
     ServerAlreadyRunningError,
@@ -27,12 +28,14 @@ from penstock.errors import (
 )
 from penstock.ids import JobKey
 from penstock.recovery.lease import Alive, driver_status
-from penstock.redaction import redact_arguments, redact_value
+from penstock.redaction import redact, redact_arguments, redact_value
 from penstock.serve.submission.logs import JobLogs
+from penstock.serve.submission.orphans import drivers_left_by
 from penstock.serve.submission.processes import Processes, terminate
 from penstock.serve.submission.programs.store import STAGED, Program, ProgramStore
 from penstock.serve.submission.records import (
     StartDir,
+    StartEnd,
     StartRequest,
     Submission,
     SubmissionDir,
@@ -49,6 +52,8 @@ _JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _OWNER_ONLY = 0o700
 _POLL_S = 0.05
 _LOG_LINES = 30
+_FAILED = 1
+_RUNNING = "it is running: stop, cancel or suspend it first"
 
 
 class Submissions:
@@ -85,12 +90,28 @@ class Submissions:
             shutil.rmtree(path, ignore_errors=True)
         started = []
         for job in self.jobs():
-            last = job.starts[-1:]
-            if last and status_of(last[0]).status is ProcessStatus.STARTING:
-                logger.warning("job %s was submitted and not started: it is started now", job.job)
-                self._processes.start(job, last[0])
-                started.append(job.job)
+            try:
+                if self._recover(job):
+                    started.append(job.job)
+            except Exception as error:
+                # The others are not less important.
+                reason = redact(f"{type(error).__name__}: {error}")
+                logger.error("job %s was submitted and cannot be started: %s", job.job, reason)
         return started
+
+    def _recover(self, job: SubmissionDir) -> bool:
+        """Start a job that was accepted and not started; return whether it was one."""
+        last = job.starts[-1:]
+        if not last or status_of(last[0]).status is not ProcessStatus.STARTING:
+            return False
+        logger.warning("job %s was submitted and not started: it is started now", job.job)
+        try:
+            self._processes.start(job, last[0])
+        except Exception:
+            # It does not start later by itself, and can be deleted.
+            last[0].write_end(StartEnd(_FAILED, time.time()))
+            raise
+        return True
 
     def close(self) -> None:
         """Let another server use the directories; the jobs go on."""
@@ -99,7 +120,8 @@ class Submissions:
     def jobs(self) -> list[SubmissionDir]:
         """Return all submitted jobs, by id."""
         self._processes.reap()
-        names = sorted(path.name for path in self._jobs.iterdir() if _JOB.fullmatch(path.name))
+        found = (path for path in self._jobs.iterdir() if _JOB.fullmatch(path.name))
+        names = sorted(path.name for path in found if path.is_dir())
         return [SubmissionDir(self._jobs / name) for name in names]
 
     def find(self, job: str) -> SubmissionDir:
@@ -128,6 +150,7 @@ class Submissions:
         Raises:
             DuplicateJobSubmissionError: a job with this id exists or existed.
             InvalidProgramError: the program has no such entry.
+            ProcessNotStartedError: the system does not start its process; nothing is stored.
         """
         now = time.time()
         staged = SubmissionDir(self._jobs / f"{STAGED}{uuid.uuid4()}")
@@ -157,7 +180,11 @@ class Submissions:
         finally:
             shutil.rmtree(staged.path, ignore_errors=True)
         start = job.start(1)
-        self._processes.start(job, start)
+        try:
+            self._processes.start(job, start)
+        except ProcessNotStartedError:
+            self._delete(job)
+            raise
         logger.info("job %s is submitted: program %s", job.job, program.id)
         return start
 
@@ -166,11 +193,13 @@ class Submissions:
 
         Raises:
             RestartRefusedError: it runs, or has left nothing to start from.
+            UnknownSubmissionError: it was deleted meanwhile.
+            ProcessNotStartedError: the system does not start its process.
         """
         with self._lock:
-            starts = job.starts
-            if self.is_running(job):
-                raise RestartRefusedError(job.job, "it is running: stop or cancel it first")
+            if not job.exists:
+                raise UnknownSubmissionError(job.job)
+            starts = self._starts_of_ended(job)
             directory = self.job_dir(job.job)
             state = Journal(directory.storage, directory.key).state()
             last = starts[-1] if starts else None
@@ -179,16 +208,23 @@ class Submissions:
             start = job.start(1 if last is None else last.number + 1)
             new = StartRequest(time.time(), restore.path, restore.fresh, uuid.uuid4().hex)
             start.write_request(new)
-            self._processes.start(job, start)
-        for old in [*starts, start][: -self.settings.retained_starts]:
-            shutil.rmtree(old.path, ignore_errors=True)
+            try:
+                self._processes.start(job, start)
+            except ProcessNotStartedError:
+                shutil.rmtree(start.path, ignore_errors=True)
+                raise
+            for old in [*starts, start][: -self.settings.retained_starts]:
+                shutil.rmtree(old.path, ignore_errors=True)
         logger.info("job %s is started again: start %d", job.job, start.number)
         return start
 
     def suspend(self, job: SubmissionDir) -> bool:
-        """End the process of a job between micro-batches; False if it has none."""
+        """End the process of a job between micro-batches; False if it has none.
+
+        Also the drivers end that a killed one has left.
+        """
         status = self.status(job)
-        if status.process is None or status.is_over:
+        if status.process is None or (status.is_over and not _has_left_drivers(status)):
             return False
         terminate(status.process)
         return True
@@ -198,18 +234,33 @@ class Submissions:
 
         Raises:
             RestartRefusedError: it runs.
+            UnknownSubmissionError: it was deleted meanwhile.
         """
         with self._lock:
-            if self.is_running(job):
-                raise RestartRefusedError(job.job, "it is running: stop or cancel it first")
+            self._starts_of_ended(job)
             self._delete(job)
+
+    def _starts_of_ended(self, job: SubmissionDir) -> list[StartDir]:
+        """Return the starts of a job that does not run; the caller holds the lock.
+
+        Raises:
+            RestartRefusedError: it runs.
+            UnknownSubmissionError: it was deleted meanwhile.
+        """
+        starts = job.starts
+        if not job.exists and not starts:
+            raise UnknownSubmissionError(job.job)
+        if self.is_running(job):
+            raise RestartRefusedError(job.job, _RUNNING)
+        return starts
 
     def is_running(self, job: SubmissionDir) -> bool:
         """Whether a process of the job exists, or will exist soon.
 
-        Also the driver counts whose supervisor was killed.
+        Also a driver counts whose supervisor was killed, even before it has a lease.
         """
-        if not self.status(job).is_over:
+        status = self.status(job)
+        if not status.is_over or _has_left_drivers(status):
             return True
         directory, timeout_s = self.job_dir(job.job), self.settings.heartbeat_timeout_s
         return isinstance(driver_status(directory, timeout_s, time.time()), Alive)
@@ -272,6 +323,11 @@ class Submissions:
         with suppress(FileNotFoundError):
             return JobLogs(job).tail(start.log, _LOG_LINES)
         return ""
+
+
+def _has_left_drivers(status: StartStatus) -> bool:
+    is_lost = status.status is ProcessStatus.LOST
+    return is_lost and status.process is not None and bool(drivers_left_by(status.process))
 
 
 def _how(status: StartStatus) -> str:

@@ -109,7 +109,8 @@ HINTS = ("secretvalue", "value9", "hunter", "ter2", "cdefgh", "5678", "sesame", 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 40])
 def test_no_cut_shows_a_part_of_a_credential(logs: JobLogs, log: Path, length: int) -> None:
-    logs.directory.settings.write_text("penstock.storage.s3.secret-access-key: supersecretvalue99\n")
+    secret = "penstock.storage.s3.secret-access-key: supersecretvalue99\n"
+    logs.directory.settings.write_text(secret)
     log.write_bytes(SECRETS)
     offset, shown = 0, ""
     while offset < len(SECRETS):
