@@ -18,6 +18,7 @@ from penstock.cli.commands.list_jobs import list_jobs
 from penstock.cli.commands.metrics import metrics
 from penstock.cli.commands.run import run
 from penstock.cli.commands.serve import serve
+from penstock.cli.commands.state.group import state_commands
 from penstock.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of
 from penstock.cli.program import arguments_in, arguments_option, pyflink_option, run_program
 from penstock.common.config.locations import STORE_SCHEMES, scheme_of
@@ -108,6 +109,7 @@ for command in (
     metrics,
     serve,
     advise_command,
+    state_commands,
 ):
     main.add_command(command)
 for command in (trigger, inspect_snapshot):
