@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from penstock import __version__
@@ -31,6 +31,7 @@ from penstock.checkpoint.storage.metadata import (
     new_bytes,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
+from penstock.checkpoint.storage.pins import pinned_checkpoints
 from penstock.errors import CorruptMetadataError
 from penstock.ids import AttemptId, CheckpointId
 from penstock.storage.storages import storage_at
@@ -99,6 +100,10 @@ class CompletedCheckpointStore:
         self._users = {c.checkpoint: c for c in state.completed if c not in own}
         """Savepoints, and checkpoints that the job has abandoned: they are deleted by users."""
         listed = {c.checkpoint for c in state.completed}
+        discarded = [c for c in job_dir.checkpoints_on_disk() if c not in {*listed, *state.named}]
+        pinned = self._pins(discarded)
+        self._pinned = [c for c in discarded if c in pinned]
+        """Discarded checkpoints that readers have pinned."""
         self._unlisted = [CheckpointId(n) for n in state.named if n not in listed]
         """Checkpoints that users have named, and that the journal does not list."""
 
@@ -192,13 +197,31 @@ class CompletedCheckpointStore:
         """Discard what the newest checkpoint subsumes; return the ids.
 
         These are the oldest checkpoints beyond the number to retain, and those that the job fell
-        back from.
+        back from. What a reader has pinned is discarded in the journal, and deleted and returned by
+        a later call, when it is not pinned any more.
         """
         with self._lock:
             subsumed = [*self._fallen_back, *self._retained[: -self._max_retained]]
             self._fallen_back, self._retained = [], self._retained[-self._max_retained :]
-            self.discard(subsumed)
-            return subsumed
+            self._discard_in_journal(subsumed)
+            # Not before: a reader that pins one of them now finds it discarded.
+            candidates = [*self._pinned, *subsumed]
+            pinned = self._pins(candidates)
+            self._pinned = [checkpoint for checkpoint in candidates if checkpoint in pinned]
+            gone = [checkpoint for checkpoint in candidates if checkpoint not in pinned]
+            for checkpoint in gone:
+                self._dir.delete_checkpoint(checkpoint)
+            return gone
+
+    def _pins(self, candidates: Collection[CheckpointId]) -> Collection[CheckpointId]:
+        """Return which of some checkpoints readers have pinned; all, if that cannot be seen."""
+        if not candidates:
+            return ()
+        try:
+            return pinned_checkpoints(self._dir, self._clock())
+        except OSError as error:
+            logger.warning("Pins of readers cannot be read; nothing is deleted: %s", error)
+            return candidates
 
     def discard_deleted(self) -> list[CheckpointId]:
         """Discard savepoints and abandoned checkpoints that users have deleted; return their ids.
@@ -232,9 +255,13 @@ class CompletedCheckpointStore:
         After a crash in between, the next attempt deletes what the journal does not know.
         """
         with self._lock:
+            self._discard_in_journal(checkpoints)
             for checkpoint in checkpoints:
-                self._journal.append(CheckpointDiscarded(checkpoint, self._attempt, self._clock()))
                 self._dir.delete_checkpoint(checkpoint)
+
+    def _discard_in_journal(self, checkpoints: list[CheckpointId]) -> None:
+        for checkpoint in checkpoints:
+            self._journal.append(CheckpointDiscarded(checkpoint, self._attempt, self._clock()))
 
     def discard_pending(self, checkpoint: CheckpointId) -> None:
         """Delete what was written for a checkpoint that will never be complete; may be repeated.

@@ -10,6 +10,7 @@
                        connectors/   files of sources and sinks, by restore lineage
                        history/      statistics of checkpoints, recoveries, exceptions
                        control/      requests of clients and their answers
+                       pins/         of readers, on checkpoints that they read
                        live.json     figures of the running job, while somebody watches it
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from penstock.checkpoint.storage.metadata import (
     files_of,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.checkpoint.storage.pins import pinned_checkpoints
 from penstock.common.storage_url import Location
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptMetadataError
@@ -94,19 +96,20 @@ class RetainedSnapshots:
 
         Called by an attempt that has won the journal, before any of its tasks runs.
         """
-        state = self._journal.state()
-        kept = self._read_all(state)
+        state, pinned = self._journal.state(), self._pinned()
+        kept = None if pinned is None else self._read_all(state, pinned)
         reach(CrashPoint.RECOVERY_BEFORE_CLEANUP)
         work_dirs = (Path(d) for attempt in state.attempts[-3:] for d in attempt.work_dirs)
         remove_dead_work_dirs(work_dirs, mine)
-        self._remove_uncompleted(state)
-        self._sweep(state, kept)
+        if pinned is not None:
+            self._remove_uncompleted(state, pinned)
+            self._sweep(state, kept)
         self._remove_unfinished_uploads()
 
     def clean_up(self) -> None:
         """Remove uncompleted and discarded checkpoints, and all state files that no snapshot needs.
 
-        No task of the job may be running.
+        No task of the job may be running. It is its end: pins of readers do not count.
         """
         state = self._journal.state()
         self._remove_uncompleted(state)
@@ -136,7 +139,7 @@ class RetainedSnapshots:
     def register(self, registry: SharedStateRegistry) -> RetainedPositions:
         """Register the state files of every snapshot; return where sources stand in each."""
         positions = RetainedPositions()
-        readable, unreadable = self._read(self._journal.state())
+        readable, unreadable = self._read(self._journal.state(), self._pinned() or frozenset())
         for checkpoint in unreadable:
             # Its source positions are unknown: sources keep everything.
             positions.keep(checkpoint, [])
@@ -196,10 +199,23 @@ class RetainedSnapshots:
         except OSError:
             return False
 
-    def _remove_uncompleted(self, state: JournalState) -> None:
-        """Remove what never won the journal, or was discarded there by a driver that then died."""
+    def _pinned(self) -> frozenset[CheckpointId] | None:
+        """Return the checkpoints that readers have pinned; None if that cannot be seen."""
+        try:
+            return pinned_checkpoints(self._dir, time.time())
+        except OSError as error:
+            logger.warning("Files are not cleaned up: pins of readers cannot be read: %s", error)
+            return None
+
+    def _remove_uncompleted(
+        self, state: JournalState, pinned: frozenset[CheckpointId] = frozenset()
+    ) -> None:
+        """Remove what never won the journal, or was discarded there by a driver that then died.
+
+        What readers have pinned stays.
+        """
         completed = {c.checkpoint for c in state.completed}
-        known = completed | self.named_by_user(state)
+        known = completed | self.named_by_user(state) | pinned
         for checkpoint in self._dir.checkpoints_on_disk():
             if checkpoint not in known and checkpoint <= state.highest_id:
                 self._dir.delete_checkpoint(checkpoint)
@@ -226,14 +242,18 @@ class RetainedSnapshots:
         needed = {name for metadata in kept if _is_own(metadata) for name in files_of(metadata)}
         sweep(self._dir.shared, needed, state.last_attempt.attempt)
 
-    def _read_all(self, state: JournalState) -> list[CheckpointMetadata] | None:
-        readable, unreadable = self._read(state)
+    def _read_all(
+        self, state: JournalState, pinned: frozenset[CheckpointId] = frozenset()
+    ) -> list[CheckpointMetadata] | None:
+        readable, unreadable = self._read(state, pinned)
         if not unreadable:
             return readable
         logger.warning("Files are not cleaned up: snapshots %s cannot be read", unreadable)
         return None
 
-    def _read(self, state: JournalState) -> tuple[list[CheckpointMetadata], list[int]]:
+    def _read(
+        self, state: JournalState, pinned: frozenset[CheckpointId]
+    ) -> tuple[list[CheckpointMetadata], list[int]]:
         """Return the snapshots that can be read, and the ids of those that cannot."""
         readable: list[CheckpointMetadata] = []
         unreadable: list[int] = []
@@ -250,7 +270,7 @@ class RetainedSnapshots:
                 if not is_damaged or completed.savepoint or completed in state.restorable:
                     unreadable.append(completed.checkpoint)
         completed_ids = {c.checkpoint for c in state.completed}
-        for checkpoint in self.named_by_user(state) - completed_ids:
+        for checkpoint in (self.named_by_user(state) | pinned) - completed_ids:
             try:
                 readable.append(self._read_metadata(self._dir.checkpoint_dir(checkpoint)))
             except (CorruptMetadataError, *_GONE):

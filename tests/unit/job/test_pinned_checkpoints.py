@@ -1,0 +1,73 @@
+"""A checkpoint that is being read stays complete, whatever its job does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.storage.pins import pinned
+from penstock.job.launched_job import LaunchedJob
+from penstock.snapshots.json_values import json_rows
+from penstock.snapshots.locate import snapshot_of_job
+from penstock.snapshots.look_up import OpenOperator
+from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part, state_named
+from tests.unit.job.counting import (
+    KEYS,
+    Program,
+    checkpoint,
+    die,
+    idle_after,
+    launched,
+    wait_for_lines,
+)
+from tests.unit.support import eventually
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running() -> Iterable[None]:
+    yield
+    for job in launched:
+        job.kill()
+    launched.clear()
+
+
+def counts(snapshot: StoredSnapshot) -> dict[int, int]:
+    operator = snapshot.operator("count")
+    found = {}
+    for part in snapshot.parts(operator):
+        with opened_part(part) as one:
+            state = state_named(snapshot.keyed_states(operator), operator, "count")
+            page = OpenOperator([one], [part.key_groups]).page(state, 100)
+            found |= {row["key"]: row["value"] for row in json_rows(page.rows)}
+    return found
+
+
+def started(program: Program, records: int) -> LaunchedJob:
+    job = program.launch()
+    wait_for_lines(program, records)
+    return job
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_pinned_checkpoint_is_read_while_newer_ones_subsume_it(
+    tmp_path: Path, backend: str
+) -> None:
+    settings = {"state__backend__type": backend}
+    program = Program(tmp_path, idle_after(30), interval="1 h", settings=settings)
+    job = program.launch()
+    eventually(lambda: sum(r.records_in for r in job.micro_batches() if r.stage == 1) >= 30)
+    first = checkpoint(job)
+    with pinned(program.dir, first):
+        snapshot = snapshot_of_job(program.dir)
+        assert snapshot.metadata.checkpoint == first
+        for _ in range(4):
+            checkpoint(job)
+        die(job)
+        again = started(Program(tmp_path, idle_after(60), interval="20 ms", settings=settings), 60)
+        assert counts(snapshot) == dict.fromkeys(range(KEYS), 30 // KEYS)
+        assert counts(snapshot_of_job(program.dir))[0] > 30 // KEYS
+    checkpoint(again)
+    checkpoint(again)
+    assert first not in program.dir.checkpoints_on_disk()
