@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,9 @@ from penstock.snapshots.json_values import json_rows
 from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.locate import locate_snapshot
 from penstock.snapshots.look_up import Cursor, OpenOperator
+from penstock.snapshots.reading import reading
 from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part, state_named
+from penstock.storage.local_storage import LocalStorage
 from tests.golden.programs import states
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "jobs" / "v1"
@@ -175,3 +178,32 @@ def test_a_path_that_is_neither_snapshot_nor_job_is_refused(tmp_path: Path) -> N
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(BadCursorError):
         Cursor.decode(text)
+
+
+def test_a_checkpoint_is_pinned_while_it_is_read_and_a_savepoint_is_not(tmp_path: Path) -> None:
+    job = tmp_path / "checkpoints" / states.JOB
+    shutil.copytree(GOLDEN / "hashmap" / "checkpoints" / states.JOB, job)
+    with reading(job) as found:
+        assert found.pin is not None
+        assert [path.name for path in (job / "pins").iterdir()] == [found.pin.name]
+        with reading(found.snapshot.directory) as again:
+            assert again.snapshot.metadata == found.snapshot.metadata
+            assert len(list((job / "pins").iterdir())) == 2
+    assert list((job / "pins").iterdir()) == []
+    with reading(snapshot("savepoint").directory) as saved:
+        assert saved.pin is None
+
+
+def test_what_cannot_be_pinned_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tmp_path / states.JOB
+    shutil.copytree(GOLDEN / "hashmap" / "checkpoints" / states.JOB, job)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "not yours")
+
+    monkeypatch.setattr(LocalStorage, "replace", refuse)
+    with reading(job) as found:
+        assert found.pin is None
+        assert found.snapshot.keyed_operators

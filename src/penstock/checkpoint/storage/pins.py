@@ -49,12 +49,11 @@ _decode = msgspec.json.Decoder(_PinFile).decode
 class Pin:
     """A pin of one reader on one checkpoint; any thread may call."""
 
-    def __init__(
-        self, storage: Storage, checkpoint: int, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Use `pin_checkpoint`."""
+    def __init__(self, storage: Storage, name: str, clock: Callable[[], float] = time.time) -> None:
+        """Use `pin_checkpoint`; or continue the pin of another process, which has this name."""
+        self.name = name
         self._storage = storage
-        self._path = f"{_DIRECTORY}/{checkpoint}-{uuid.uuid4().hex}.json"
+        self._path = f"{_DIRECTORY}/{name}"
         self._clock = clock
         self._lock = threading.Lock()
         self._is_released = False
@@ -89,7 +88,7 @@ def pin_checkpoint(
         DisappearedSnapshotError: it is discarded, or was never completed.
         OSError: the reader may not write into the job's directory.
     """
-    pin = Pin(job.storage, checkpoint, clock)
+    pin = Pin(job.storage, f"{checkpoint}-{uuid.uuid4().hex}.json", clock)
     pin.renew(seconds)
     try:
         state = Journal(job.storage, job.key).state()
