@@ -151,7 +151,7 @@ FIELDS: dict[Any, str] = {
     refs.StateRef: "version base deltas inline tables",
     savepoint_file.SavepointFile: (
         "state kind type generation table subtask path rows size crc first_key_group "
-        "stop_key_group windows ttl"
+        "stop_key_group windows ttl queryable"
     ),
     history.OperatorStats: "uid name stats channels",
     history.CheckpointStats: (
@@ -306,7 +306,11 @@ ARRAYS: list[tuple[Any, list[Any]]] = [
     (meta_info.TtlMetaInfo(1, 2, True, b"cursor", 3, 4, 5), [1, 2, True, b"cursor", 3, 4, 5]),
     (
         meta_info.StateMetaInfo(1, "value state", "LONG", 2, "time", None),
-        [1, "value state", "LONG", 2, "time", None],
+        [1, "value state", "LONG", 2, "time", None, ""],
+    ),
+    (
+        meta_info.StateMetaInfo(1, "value state", "LONG", 2, "time", None, "count"),
+        [1, "value state", "LONG", 2, "time", None, "count"],
     ),
     (delta.Block([b"k"], [b"v"], [b"d"]), [[b"k"], [b"v"], [b"d"]]),
 ]

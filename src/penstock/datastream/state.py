@@ -265,6 +265,7 @@ class StateDescriptor(ABC):  # noqa: B024  abstract: only its subclasses describ
         self.name = name
         self.type_info: TypeInformation = _or_pickled(type_info)
         self.ttl_config: StateTtlConfig | None = None
+        self._queryable_name = ""
 
     def get_name(self) -> str:
         """Return the name of the state."""
@@ -276,6 +277,28 @@ class StateDescriptor(ABC):  # noqa: B024  abstract: only its subclasses describ
             message = f"state {self.name!r} needs a StateTtlConfig; got {ttl_config!r}"
             raise TypeError(message)
         self.ttl_config = ttl_config if ttl_config.is_enabled() else None
+
+    def set_queryable(self, queryable_state_name: str) -> None:
+        """Let others look up values of this keyed state, under this name or that of the state.
+
+        Not in PyFlink; in Flink it is `setQueryable`. It has no effect on broadcast and operator
+        state.
+        """
+        if not isinstance(queryable_state_name, str) or not queryable_state_name:
+            message = f"state {self.name!r} needs a queryable name; got {queryable_state_name!r}"
+            raise ValueError(message)
+        if self._queryable_name:
+            message = f"state {self.name!r} is queryable as {self._queryable_name!r} already"
+            raise ValueError(message)
+        self._queryable_name = queryable_state_name
+
+    def is_queryable(self) -> bool:
+        """Tell whether others may look up values."""
+        return bool(self._queryable_name)
+
+    def get_queryable_state_name(self) -> str | None:
+        """Return the name under which others look up values, None if they may not."""
+        return self._queryable_name or None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"

@@ -79,6 +79,43 @@ def write_subtask(
         raise
 
 
+def write_state(
+    tables: Iterable[pa.Table],
+    operator: SavedOperator,
+    state: str,
+    info: StateMetaInfo,
+    savepoint: Location,
+    subtask: int,
+    name: str,
+    scratch: Path | None = None,
+) -> SavepointFile:
+    """Write one state of a subtask, durably; return its file.
+
+    Like `write_subtask`, for rows that are there already: their columns are those of the state, and
+    they are in the order of stored keys.
+
+    Raises:
+        CorruptStateError: a file in a store does not read back as it was written.
+    """
+    parts = part_files(savepoint, subtask, name, scratch)
+    part: _PartWriter | None = None
+    try:
+        path = parts.begin(PurePosixPath(operator_dir(operator.uid), state_dir(state)))
+        properties = properties_of(operator, state, info, subtask)
+        part = _PartWriter(path, table_prefix(info.table), info, operator.key_type, properties)
+        for table in tables:
+            part.write_table(table)
+        size, crc = part.close()
+        file = _file_of(part, state, info, subtask, parts.put(size, crc), size, crc)
+        parts.complete()
+    except BaseException:
+        if part is not None:
+            part.abort()
+        parts.abort()
+        raise
+    return file
+
+
 def finalize_files(savepoint: Location, files: Iterable[SavepointFile]) -> list[SavepointFile]:
     """Rename the files of the successful task attempts to their final names; remove all others.
 
@@ -195,22 +232,34 @@ class _SubtaskWriter:
         size, crc = part.close()
         path = self._parts.put(size, crc)
         state, info = self._registry[part.prefix]
-        self._files[part.prefix] = SavepointFile(
-            state=state,
-            kind=info.kind,
-            type=info.type,
-            generation=info.generation,
-            table=info.table,
-            subtask=self._subtask,
-            path=path,
-            rows=part.rows,
-            size=size,
-            crc=crc,
-            first_key_group=part.first_key_group,
-            stop_key_group=part.stop_key_group,
-            windows=info.windows,
-            ttl=info.ttl,
-        )
+        self._files[part.prefix] = _file_of(part, state, info, self._subtask, path, size, crc)
+
+
+def _file_of(
+    part: _PartWriter,
+    state: str,
+    info: StateMetaInfo,
+    subtask: int,
+    path: str,
+    size: int,
+    crc: int,
+) -> SavepointFile:
+    return SavepointFile(
+        state=state,
+        kind=info.kind,
+        type=info.type,
+        generation=info.generation,
+        table=info.table,
+        subtask=subtask,
+        path=path,
+        rows=part.rows,
+        size=size,
+        crc=crc,
+        first_key_group=part.first_key_group,
+        stop_key_group=part.stop_key_group,
+        windows=info.windows,
+        ttl=info.ttl,
+    )
 
 
 def _alive(
@@ -250,13 +299,15 @@ class _PartWriter:
         )
 
     def write(self, keys: list[bytes], values: list[bytes]) -> None:
-        table = table_of(self._schema, self._columns, self._windows, keys, values)
+        self.write_table(table_of(self._schema, self._columns, self._windows, keys, values))
+
+    def write_table(self, table: pa.Table) -> None:
         groups = table.column("key_group")
         if not self.rows:
             self.first_key_group = groups[0].as_py()
         self.stop_key_group = groups[-1].as_py() + 1
-        self.rows += len(keys)
-        self._parquet.write_table(table, row_group_size=len(keys))
+        self.rows += table.num_rows
+        self._parquet.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> tuple[int, int]:
         self._parquet.close()

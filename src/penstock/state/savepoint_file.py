@@ -29,10 +29,17 @@ class SavepointFile(msgspec.Struct, frozen=True, omit_defaults=True):
     stop_key_group: int
     windows: str = ""
     ttl: TtlMetaInfo | None = None
+    queryable: str = ""
 
     @property
     def info(self) -> StateMetaInfo:
         """The state's entry in the registry of the subtask."""
         return StateMetaInfo(
-            self.table, self.kind, self.type, self.generation, self.windows, self.ttl
+            self.table,
+            self.kind,
+            self.type,
+            self.generation,
+            self.windows,
+            self.ttl,
+            self.queryable,
         )

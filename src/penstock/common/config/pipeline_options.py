@@ -49,6 +49,13 @@ AUTO_WATERMARK_INTERVAL = ConfigOption(
     timedelta(milliseconds=200),
     "How often a custom watermark generator is called while no records arrive; 0 for never.",
 )
+QUERYABLE_STATE = ConfigOption(
+    "penstock.queryable-state.enabled",
+    BOOLEAN,
+    False,
+    "Whether all keyed states of the job can be looked up; if false, those can for which the "
+    "program calls `set_queryable`.",
+)
 GLOBAL_JOB_PARAMETERS: ConfigOption[dict[str, str]] = ConfigOption(
     "pipeline.global-job-parameters",
     PAIRS,

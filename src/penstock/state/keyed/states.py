@@ -123,7 +123,7 @@ class KeyedStates(KeyContext):
         ttl = self._ttl(descriptor)
         state = KeyedValueState if ttl is None else TtlValueState
         return self._declare(
-            state(self, descriptor.name, serializer_for(descriptor.type_info), ttl)
+            state(self, descriptor.name, serializer_for(descriptor.type_info), ttl), descriptor
         )
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> KeyedListState:
@@ -131,14 +131,14 @@ class KeyedStates(KeyContext):
         ttl = self._ttl(descriptor)
         state = KeyedListState if ttl is None else TtlListState
         types = descriptor.type_info, descriptor.element_type_info
-        return self._declare(state(self, descriptor.name, *types, ttl))
+        return self._declare(state(self, descriptor.name, *types, ttl), descriptor)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> KeyedMapState:
         """Return the map state of a descriptor."""
         ttl = self._ttl(descriptor)
         state = KeyedMapState if ttl is None else TtlMapState
         types = descriptor.type_info, descriptor.key_type_info, descriptor.value_type_info
-        return self._declare(state(self, descriptor.name, *types, ttl))
+        return self._declare(state(self, descriptor.name, *types, ttl), descriptor)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> KeyedReducingState:
         """Return the reducing state of a descriptor."""
@@ -147,7 +147,7 @@ class KeyedStates(KeyContext):
         function = descriptor.get_reduce_function()
         reduce = getattr(function, "reduce", function)
         serializer = serializer_for(descriptor.type_info)
-        return self._declare(state(self, descriptor.name, serializer, reduce, ttl))
+        return self._declare(state(self, descriptor.name, serializer, reduce, ttl), descriptor)
 
     def get_aggregating_state(
         self, descriptor: AggregatingStateDescriptor
@@ -156,13 +156,13 @@ class KeyedStates(KeyContext):
         ttl = self._ttl(descriptor)
         state = KeyedAggregatingState if ttl is None else TtlAggregatingState
         serializer, function = serializer_for(descriptor.type_info), descriptor.get_agg_function()
-        return self._declare(state(self, descriptor.name, serializer, function, ttl))
+        return self._declare(state(self, descriptor.name, serializer, function, ttl), descriptor)
 
     def get_raw_state(self, descriptor: RawStateDescriptor) -> KeyedRawState:
         """Return the raw state of a descriptor."""
         ttl = self._ttl(descriptor)
         state = KeyedRawState if ttl is None else TtlRawState
-        return self._declare(state(self, descriptor.name, descriptor.type_info, ttl))
+        return self._declare(state(self, descriptor.name, descriptor.type_info, ttl), descriptor)
 
     def get_timers(self, name: str) -> TimerTable:
         """Return the timers of a time domain."""
@@ -196,7 +196,9 @@ class KeyedStates(KeyContext):
             raise InvalidJobError(message)
         return ttl_settings_of(descriptor.ttl_config)
 
-    def _declare(self, state: S) -> S:
+    def _declare(self, state: S, descriptor: StateDescriptor | None = None) -> S:
+        if descriptor is not None:
+            state.queryable = descriptor.get_queryable_state_name() or ""
         known = self._states.get(state.name)
         if known is not None:
             info = known.info(0)

@@ -22,7 +22,7 @@ LEAST_CLEANED_UP = 1000
 class StoredState(State):
     """A state that keeps its values in one table of the store."""
 
-    __slots__ = ("_context", "_prefix", "name", "signature", "ttl")
+    __slots__ = ("_context", "_prefix", "name", "queryable", "signature", "ttl")
 
     kind: str
     ttl: TtlSettings | None
@@ -39,16 +39,20 @@ class StoredState(State):
         self.name = name
         self.signature = type_signature(type_info)
         self.ttl = ttl
+        self.queryable = ""
+        """The name under which others may look it up, empty if they may not."""
 
     def info(self, table: int, generation: int = 0) -> StateMetaInfo:
         """Return the registry entry of this state under a table id."""
         now, windows, ttl = self._context.now, self._context.windows, None
         if self.ttl is not None:
             ttl = TtlMetaInfo(self.ttl.millis, now, self.ttl.in_full_snapshot)
-        return StateMetaInfo(table, self.kind, self.signature, generation, windows, ttl)
+        return StateMetaInfo(
+            table, self.kind, self.signature, generation, windows, ttl, self.queryable
+        )
 
     def matches(self, info: StateMetaInfo) -> bool:
-        """Tell whether a registry entry describes a state of this kind, type and time-to-live."""
+        """Tell whether a registry entry describes this state: kind, type and time-to-live, too."""
         mine = self.info(info.table, info.generation)
         if mine.ttl is not None and info.ttl is not None:
             ttl = TtlMetaInfo(info.ttl.millis, mine.ttl.since, info.ttl.in_full_snapshot)

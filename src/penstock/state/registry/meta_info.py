@@ -49,6 +49,7 @@ class StateMetaInfo(msgspec.Struct, frozen=True, array_like=True):
     ``type`` is a signature of `penstock.types.signature`, so a store can be decoded without the
     program. ``generation`` counts the migrations from one type to another. ``windows`` names the
     encoding of the windows after the keys (`state.window_encoding`), if the state is per window.
+    ``queryable`` is the name under which others may look it up, empty if they may not.
     """
 
     table: int
@@ -57,18 +58,22 @@ class StateMetaInfo(msgspec.Struct, frozen=True, array_like=True):
     generation: int = 0
     windows: str = ""
     ttl: TtlMetaInfo | None = None
+    queryable: str = ""
 
     def __str__(self) -> str:
         per_window = f" per {self.windows} window" if self.windows else ""
         expires = "" if self.ttl is None else f" with a time-to-live of {self.ttl.millis} ms"
-        return f"{self.kind} of {self.type}{per_window}{expires}"
+        queryable = f", queryable as {self.queryable!r}" if self.queryable else ""
+        return f"{self.kind} of {self.type}{per_window}{expires}{queryable}"
 
     def encode(self) -> bytes:
         """Return the registry entry's value."""
-        if self.ttl is not None:
+        if self.queryable:
             return _pack(self)
-        # The bytes of states without windows are those from before there were windows.
+        # The bytes of states that lack the newer fields are those from before there were any.
         fields = (self.table, self.kind, self.type, self.generation)
+        if self.ttl is not None:
+            return _pack((*fields, self.windows, self.ttl))
         return _pack((*fields, self.windows) if self.windows else fields)
 
 
