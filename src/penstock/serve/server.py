@@ -10,11 +10,12 @@ import uvicorn
 from penstock.errors import ServerAddressError
 from penstock.serve.application import context_of, create_app
 from penstock.serve.context import ServerSettings
+from penstock.serve.http.connections import ServerLoop, connections
 
 _GRACE_S = 2
-_MOST_CONNECTIONS = 400
-"""Far below what a process may open: further callers get 503."""
-_BACKLOG = 512
+_LOOP = f"{ServerLoop.__module__}:{ServerLoop.__name__}"
+_BACKLOG = 128
+"""Also how many connections are accepted before the first of them is counted."""
 
 
 def serve(settings: ServerSettings) -> None:
@@ -32,14 +33,15 @@ def serve(settings: ServerSettings) -> None:
         took = time.monotonic() - began
         config = uvicorn.Config(
             create_app(context),
-            http="h11",
+            http=connections(),
+            loop=_LOOP,
+            backlog=_BACKLOG,
             ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
             # Nobody says on behalf of others where a request comes from.
             proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
             timeout_graceful_shutdown=_GRACE_S,

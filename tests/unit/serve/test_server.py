@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -37,12 +38,15 @@ JOBS, CHECKPOINTS = 100, 100
 
 
 @contextmanager
-def serving(directory: Path, *options: str, scheme: str = "http") -> Iterator[tuple[str, Any]]:
-    """Run a server; yield its address and its process."""
+def serving(
+    directory: Path, *options: str, scheme: str = "http", files: int | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Run a server, with so many open files at most; yield its address and its process."""
+    limit = [] if files is None else ["bash", "-c", f'ulimit -n {files}; exec "$@"', "bash"]
     command = [sys.executable, "-m", "penstock.cli.main", "serve", "--dir", str(directory)]
     command += ["--port", "0", *options]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with subprocess.Popen([*limit, *command], text=True, **pipes) as process:
         try:
             assert process.stdout is not None
             # It listens already, and answers as soon as it has started.
@@ -232,6 +236,48 @@ def make_jobs(directory: Path) -> None:
             first.storage.replace(f"chk-{id_}/_metadata", b"")
     for number in range(1, JOBS):
         shutil.copytree(str(first.path), directory / f"job-{number}", copy_function=os.link)
+
+
+def test_connections_that_send_no_request_keep_nobody_out(tmp_path: Path) -> None:
+    job_directory(tmp_path, "count")
+    with contextlib.ExitStack() as stack, serving(tmp_path, files=256) as (address, process):
+        place = "127.0.0.1", int(address.rpartition(":")[2])
+        idle: list[socket.socket] = []
+        for _ in range(4):
+            for _ in range(100):
+                connection = socket.create_connection(place, timeout=20)
+                idle.append(stack.enter_context(connection))
+                connection.sendall(b"GET /overview HTTP/1.1\r\n")
+            assert len(fetch_jobs(address)) == 1
+        assert ended(idle[0]), "the oldest one has made room"
+        assert process.poll() is None
+        process.terminate()
+        assert "Too many open files" not in process.communicate(timeout=30)[1]
+
+
+def test_callers_beyond_the_limit_of_connections_are_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path, files=260) as (address, _):
+        port = int(address.rpartition(":")[2])
+
+        async def statuses() -> list[int]:
+            heads = [await read_head(port, "/events") for _ in range(80)]
+            _, reader, writer = await read_head(port, "/overview")
+            body = await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+            assert b"Too many connections are open" in body
+            for _, _, opened in heads:
+                opened.close()
+            return [status for status, _, _ in heads]
+
+        assert set(asyncio.run(statuses())) == {200}
+        eventually(lambda: "jobs" in fetch(f"{address}/jobs"))
+
+
+def ended(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from penstock.common.text.tolerant_json import decode_json
 from penstock.serve.http.answers import RestError, answer
+from penstock.serve.http.bodies import body_of
 
 if TYPE_CHECKING:
     from penstock.serve.context import ServerContext
@@ -108,7 +109,7 @@ def handler_of(
             context,
             {name: str(value) for name, value in request.path_params.items()},
             query,
-            await request.body() if endpoint.is_change and not reads_itself else b"",
+            await body_of(request) if endpoint.is_change and not reads_itself else b"",
             request.headers.get("content-type", ""),
             request,
         )

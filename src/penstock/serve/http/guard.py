@@ -21,7 +21,7 @@ Refusal = tuple[int, str]
 _READS = ("GET", "HEAD")
 _LONGEST_LENGTH = 18
 _OF_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site")
-_ADDED = {
+GUARDING_HEADERS = {
     # A browser may keep a file, and asks whether it is still the same: after an upgrade it is not.
     "Cache-Control": "no-cache",
     "X-Content-Type-Options": "nosniff",
@@ -76,7 +76,7 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 added = MutableHeaders(scope=message)
-                for name, value in _ADDED.items():
+                for name, value in GUARDING_HEADERS.items():
                     added.setdefault(name, value)
             await send(message)
 

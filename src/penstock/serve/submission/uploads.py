@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from penstock.errors import ProgramTooLargeError, SubmissionError
 from penstock.serve.http.answers import RestError
+from penstock.serve.http.bodies import pieces_of
 from penstock.serve.http.calls import Call
 from penstock.serve.submission.programs.multipart import find_file
 from penstock.serve.submission.programs.store import STAGED, Program, ProgramStore
@@ -52,7 +53,7 @@ async def upload(call: Call) -> dict[str, str]:
 async def _receive(request: Request, programs: ProgramStore) -> Program:
     left = programs.max_bytes + OVERHEAD_BYTES
     with tempfile.TemporaryFile(dir=programs.scratch, prefix=STAGED) as body:
-        async for piece in request.stream():
+        async for piece in pieces_of(request):
             left -= len(piece)
             if left < 0:
                 raise ProgramTooLargeError(programs.max_bytes)
