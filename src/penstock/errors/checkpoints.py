@@ -194,3 +194,25 @@ class BadCursorError(SnapshotError):
 
     cursor: object
     template = "{cursor} is no cursor: pass the one of the page before, unchanged"
+
+
+class IncomparableSnapshotsError(SnapshotError):
+    """Two snapshots have the keys of an operator in different places or forms."""
+
+    before: str
+    after: str
+    operator: str
+    what: str
+    one: str
+    other: str
+    template = (
+        "{before} and {after} cannot be compared key by key: the {what} of operator {operator!r} "
+        "is {one} in one and {other} in the other"
+    )
+
+
+class ExistingFileError(SnapshotError):
+    """A file that is to be written exists."""
+
+    path: str
+    template = "{path} exists and is not overwritten: remove it, or choose another name"

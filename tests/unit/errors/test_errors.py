@@ -10,6 +10,8 @@ from penstock.errors import MethodCall, PenstockError, TypeMismatchError, UserFu
 EXAMPLES: dict[str, tuple[object, ...]] = {
     "BadCursorError": ("x",),
     "DisappearedSnapshotError": ("/jobs/count/chk-7",),
+    "ExistingFileError": ("/a.csv",),
+    "IncomparableSnapshotsError": ("/a", "/b", "count", "max parallelism", "128", "256"),
     "KeyNotOfTypeError": ("x", "Long", "why"),
     "NoCheckpointError": ("count",),
     "NotASnapshotError": ("/a",),
