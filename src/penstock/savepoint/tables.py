@@ -49,7 +49,7 @@ def table_of(
     timestamps = None
     if columns.timestamps is not None:
         timestamps, values = columns.timestamps.to_arrow(values)
-    encoded, found_windows, map_keys = _split(keys, windows, columns.map_key is not None)
+    encoded, found_windows, map_keys = split_keys(keys, windows, columns.map_key is not None)
     arrays = {
         "key_group": pa.array(groups),
         "key": columns.key.to_arrow(encoded),
@@ -64,7 +64,7 @@ def table_of(
     return pa.Table.from_arrays([arrays[field.name] for field in schema], schema=schema)
 
 
-def _split(
+def split_keys(
     keys: list[bytes], windows: str, with_map_keys: bool
 ) -> tuple[pa.BinaryArray, list[bytes], pa.BinaryArray | None]:
     """Split store keys into encoded keys, windows and map keys."""

@@ -259,6 +259,7 @@ def _file_of(
         stop_key_group=part.stop_key_group,
         windows=info.windows,
         ttl=info.ttl,
+        queryable=info.queryable,
     )
 
 
