@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from penstock.checkpoint.storage.job_facts import PlannedInput, PlannedStep
+from penstock.serve.dashboard import advice_page, state_page
 from penstock.serve.dashboard.planned_graph import shown_graph
+from penstock.serve.jobs.cached_job import JobView
 from tests.unit.cli.job_fixtures import end, endless_job
 from tests.unit.serve.serve_fixtures import get, server
 from tests.unit.support import eventually
@@ -110,6 +116,57 @@ def test_the_state_of_a_job_whose_files_are_gone_is_a_sentence(tmp_path: Path) -
         found = get(client, f"{LIST}/rocksdb/state")
     assert found["snapshot"] is None
     assert "cannot be read" in found["problem"]
+
+
+def test_a_state_that_takes_long_to_read_does_not_keep_other_calls_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden(tmp_path, "rocksdb", "in-flight", "savepoint")
+    release, reads = threading.Event(), []
+    real = state_page._read
+
+    def slow(view: JobView, path: str) -> Any:
+        reads.append(path)
+        assert release.wait(30)
+        return real(view, path)
+
+    monkeypatch.setattr(state_page, "_read", slow)
+    monkeypatch.setattr(state_page, "_WAIT_S", 0.2)
+    with server(tmp_path) as client:
+        answers: list[Any] = []
+
+        def ask(name: str) -> None:
+            answers.append(get(client, f"{LIST}/{name}/state"))
+
+        names = ("rocksdb", "rocksdb", "rocksdb", "in-flight")
+        threads = [threading.Thread(target=ask, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(answers) == 2)
+        assert all("is being read" in answer["problem"] for answer in answers)
+        assert get(client, "/overview")["jobs-running"] == 0
+        release.set()
+        for thread in threads:
+            thread.join()
+        assert len(reads) == 2
+        assert get(client, f"{LIST}/rocksdb/state")["snapshot"] is not None
+
+
+def test_a_model_that_fails_leaves_the_rest_of_the_page_and_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(advice_page, "advise_job", fail)
+    golden(tmp_path, "finished")
+    with server(tmp_path) as client:
+        for _ in range(3):
+            assert get(client, f"{LIST}/finished")["advice"] == {"interval_s": None}
+            found = get(client, f"{LIST}/finished/advice")
+            assert found["advice"] is None
+            assert "No model fits" in found["problem"]
+    assert caplog.text.count("gets no advice") == 1
 
 
 def test_operators_become_stages_and_edges_only_between_stages() -> None:

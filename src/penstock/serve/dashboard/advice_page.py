@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -17,6 +18,7 @@ from penstock.models.advice import Advice, Bound, Goals, Outcome, outcome
 from penstock.models.checkpoint_cost import observe_checkpoints
 from penstock.models.consistency import Consistency
 from penstock.models.job_model import JobModel, fit_job
+from penstock.redaction import redact
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import CachedJob, JobView
@@ -27,7 +29,10 @@ _AGAIN_S = 60.0
 """The recommended interval on other pages is computed this often."""
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 
+logger = logging.getLogger("penstock.serve")
+
 _lock = threading.Lock()
+_logged: set[tuple[str, str]] = set()
 _recommended: dict[str, tuple[float, float | None]] = {}
 """By the path of a job: when it was computed, and the interval."""
 
@@ -36,23 +41,37 @@ def advice(call: Call) -> dict[str, Any]:
     """Return which interval fits the goals, with the curves it follows from."""
     job, view = job_of(call)
     goals = _goals(call)
-    found, model = advise_job(view.directory, goals, WhatIf()), fitted(job, view)
-    shown = None
-    if found is not None and model is not None:
-        goals = found.goals
-        shown = _shown(job, model, found)
-    return {"now": time.time(), "goals": asdict(goals), "advice": shown, "problem": None}
+    shown = problem = None
+    try:
+        found, model = advise_job(view.directory, goals, WhatIf()), fitted(job, view)
+        if found is not None and model is not None:
+            goals = found.goals
+            shown = _shown(job, model, found)
+    except (OSError, RestError):
+        raise
+    except Exception as error:
+        _log_once(view, error)
+        problem = "No model fits the history of this job; the log of the server says why."
+    return {"now": time.time(), "goals": asdict(goals), "advice": shown, "problem": problem}
 
 
 def recommended_interval(view: JobView) -> float | None:
-    """Return the interval that fits the default goals, as it was at most a minute ago."""
+    """Return the interval that fits the default goals, as it was at most a minute ago.
+
+    None if there is none, also because no model fits.
+    """
     key, now = str(view.directory.path), time.monotonic()
     with _lock:
         at, interval = _recommended.get(key, (float("-inf"), None))
         if now - at < _AGAIN_S:
             return interval
         _recommended[key] = now, interval
-    found = advise_job(view.directory, Goals(), WhatIf())
+    try:
+        found = advise_job(view.directory, Goals(), WhatIf())
+    except Exception as error:
+        # The rest of the page has nothing to do with it.
+        _log_once(view, error)
+        return None
     chosen = None if found is None else found.advice.recommended
     interval = None if chosen is None else chosen.interval_s
     with _lock:
@@ -61,6 +80,16 @@ def recommended_interval(view: JobView) -> float | None:
         _recommended.update(newest)
         _recommended[key] = now, interval
     return interval
+
+
+def _log_once(view: JobView, error: Exception) -> None:
+    """Log why there is no advice for a job, once for each kind of error."""
+    kind = str(view.directory.path), type(error).__name__
+    with _lock:
+        if kind in _logged:
+            return
+        _logged.add(kind)
+    logger.warning("Job %s gets no advice: %s", view.overview.id, redact(repr(error)), exc_info=error)
 
 
 def fitted(job: CachedJob, view: JobView) -> JobModel | None:

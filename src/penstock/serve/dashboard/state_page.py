@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.snapshot_facts import Inspection, OperatorFacts, StateFacts, inspect
+from penstock.client.snapshot_facts import Inspection, inspect
+from penstock.client.state_sizes import sizes_of
 from penstock.errors import PenstockError
 from penstock.redaction import redact
 from penstock.serve.http.calls import Call
@@ -19,9 +20,15 @@ from penstock.serve.rest.found_jobs import job_of
 MOST_BYTES_READ = 256 << 20
 """Of larger checkpoints only the metadata is read: a page must not cost minutes of disk time."""
 _KEPT = 8
+_READ_AT_ONCE = 2
+"""Checkpoints that are read at the same time: other calls need threads, too."""
+_WAIT_S = 1.0
 
-_one_at_a_time = threading.Lock()
-_known: OrderedDict[tuple[str, int, int], tuple[dict[str, Any], str | None]] = OrderedDict()
+Key = tuple[str, int, int]
+_lock = threading.Lock()
+_known: OrderedDict[Key, tuple[dict[str, Any], str | None]] = OrderedDict()
+_readers: set[Key] = set()
+_some_free = threading.Condition(_lock)
 
 
 def newest_state(call: Call) -> dict[str, Any]:
@@ -36,16 +43,31 @@ def _newest(view: JobView) -> tuple[dict[str, Any] | None, str | None]:
     if newest is None:
         return None, None
     key = (str(view.directory.path), newest.checkpoint, newest.metadata_crc)
-    with _one_at_a_time:
-        if key not in _known:
-            try:
-                _known[key] = _read(view, newest.path)
-            except (OSError, PenstockError) as error:
-                # It may have been subsumed a moment ago: the next request finds a newer one.
-                return None, redact(f"Checkpoint {newest.checkpoint} cannot be read: {error}")
+    with _lock:
+        free = _some_free.wait_for(
+            lambda: key in _known or (key not in _readers and len(_readers) < _READ_AT_ONCE),
+            _WAIT_S,
+        )
+        if key in _known:
+            return _known[key]
+        if not free:
+            return None, f"Checkpoint {newest.checkpoint} is being read, or others are: wait."
+        _readers.add(key)
+    read = None
+    try:
+        read = _read(view, newest.path)
+    except (OSError, PenstockError) as error:
+        # It may have been subsumed a moment ago: the next request finds a newer one.
+        return None, redact(f"Checkpoint {newest.checkpoint} cannot be read: {error}")
+    finally:
+        with _lock:
+            _readers.discard(key)
+            if read is not None:
+                _known[key] = read
             while len(_known) > _KEPT:
                 _known.popitem(last=False)
-        return _known[key]
+            _some_free.notify_all()
+    return read
 
 
 def _read(view: JobView, path: str) -> tuple[dict[str, Any], str | None]:
@@ -62,90 +84,9 @@ def _read(view: JobView, path: str) -> tuple[dict[str, Any], str | None]:
 
 
 def _shown(found: Inspection) -> dict[str, Any]:
-    return {
-        "checkpoint": found.checkpoint,
-        "completed": found.completed,
-        "attempt": found.attempt,
-        "version": found.penstock_version,
-        "path": found.path,
-        "files": found.files,
-        "bytes": found.bytes,
-        "operators": [_operator(operator) for operator in found.operators],
-    }
-
-
-def _operator(operator: OperatorFacts) -> dict[str, Any]:
-    groups = [0] * operator.max_parallelism
-    for subtask in operator.subtasks:
-        for state in subtask.states:
-            for group, size in state.by_key_group.items():
-                if group < len(groups):
-                    groups[group] += size
-    return {
-        "uid": operator.uid,
-        "name": operator.name,
-        "parallelism": operator.parallelism,
-        "max_parallelism": operator.max_parallelism,
-        "backend": operator.backend,
-        "key_type": operator.key_type,
-        "bytes": sum(subtask.bytes for subtask in operator.subtasks),
-        "committables": operator.committables,
-        "splits": 0 if operator.positions is None else len(operator.positions),
-        "in_flight_records": sum(state.records for state in operator.in_flight),
-        "in_flight_bytes": sum(state.bytes for state in operator.in_flight),
-        "key_groups": groups if any(groups) else [],
-        "subtasks": [
-            {
-                "subtask": subtask.subtask,
-                "first_key_group": subtask.first_key_group,
-                "stop_key_group": subtask.stop_key_group,
-                "files": subtask.files,
-                "bytes": subtask.bytes,
-            }
-            for subtask in operator.subtasks
-        ],
-        "states": _states(operator),
-        "lists": _lists(operator),
-    }
-
-
-def _states(operator: OperatorFacts) -> list[dict[str, Any]]:
-    """Return the keyed states, each over all subtasks, with its coefficient of variation."""
-    by_name: dict[str, list[StateFacts]] = {}
-    for subtask in operator.subtasks:
-        for state in subtask.states:
-            by_name.setdefault(state.name, []).append(state)
-    return [
-        {
-            "name": name,
-            "kind": parts[0].kind,
-            "type": parts[0].type,
-            "ttl_ms": parts[0].ttl_ms,
-            "entries": sum(part.entries for part in parts),
-            "bytes": sum(part.bytes for part in parts),
-            "skew": _skew([part.bytes for part in parts], operator.parallelism),
-        }
-        for name, parts in by_name.items()
-    ]
-
-
-def _skew(sizes: list[int], parallelism: int) -> float | None:
-    values = sizes + [0] * max(0, parallelism - len(sizes))
-    mean = sum(values) / len(values)
-    if len(values) < 2 or mean == 0:
-        return None
-    variance = sum((value - mean) ** 2 for value in values) / len(values)
-    return float(variance**0.5 / mean)
-
-
-def _lists(operator: OperatorFacts) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for subtask in operator.subtasks:
-        for facts in subtask.lists:
-            shown = found.setdefault(
-                facts.name,
-                {**msgspec.structs.asdict(facts), "elements": 0, "bytes": 0},
-            )
-            shown["elements"] += facts.elements
-            shown["bytes"] += facts.bytes
-    return list(found.values())
+    sizes: dict[str, Any] = msgspec.to_builtins(sizes_of(found))
+    for operator in sizes["operators"]:
+        for state in operator["states"]:
+            # The page shows those of all states of an operator together.
+            del state["key_groups"], state["entries_by_key_group"]
+    return sizes
