@@ -216,3 +216,11 @@ class ExistingFileError(SnapshotError):
 
     path: str
     template = "{path} exists and is not overwritten: remove it, or choose another name"
+
+
+class StateOptionError(SnapshotError):
+    """An option for reading or writing state is wrong, or conflicts with another one."""
+
+    option: str
+    reason: str
+    template = "option {option}: {reason}"

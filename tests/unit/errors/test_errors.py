@@ -15,6 +15,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "KeyNotOfTypeError": ("x", "Long", "why"),
     "NoCheckpointError": ("count",),
     "NotASnapshotError": ("/a",),
+    "StateOptionError": ("stateVarName", "why"),
     "UnknownCheckpointError": ("count", 7, (5, 6)),
     "UnknownOperatorError": ("/jobs/count/chk-7", "mine", ("u (count)",)),
     "UnknownStateError": ("count", "mine", ("a", "b")),
