@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from penstock.checkpoint.barriers.channel_state_files import in_flight_checks
-from penstock.checkpoint.storage.metadata import (
-    ChannelState,
-    CheckpointMetadata,
-    OperatorSnapshot,
-)
+from penstock.checkpoint.storage.metadata import ChannelState, OperatorSnapshot
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.common.storage_url import Location
 from penstock.connectors.files.enumerator import count_finished_files
 from penstock.errors import CorruptStateError
-from penstock.ids import OperatorUid
 from penstock.savepoint.read import verify_files
-from penstock.state.backends.refs import StateLocation, StateRef
-from penstock.state.backends.registry import create_state_backend
+from penstock.snapshots.sizes import StateSize, measure
+from penstock.snapshots.state_parts import CheckpointPart, SavepointPart, StatePart
+from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part
 from penstock.state.files import verify
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator.states import decode_lists
-from penstock.state.registry.meta_info import (
-    REGISTRY,
-    StateMetaInfo,
-    TtlMetaInfo,
-    decode_info,
-    registry_name,
-)
+from penstock.state.registry.meta_info import TtlMetaInfo
 from penstock.state.savepoint_file import SavepointFile
 from penstock.storage.storages import storage_at
-from penstock.task.layout import file_name, state_location
 
 METADATA = "_metadata"
 
@@ -64,6 +52,7 @@ class StateFacts(msgspec.Struct, frozen=True):
     """How long a value lives; None means forever."""
     by_key_group: dict[int, int] = {}
     """Bytes by key group, if they were asked for and the entries could be read."""
+    entries_by_key_group: dict[int, int] = {}
 
 
 class ListFacts(msgspec.Struct, frozen=True):
@@ -167,7 +156,10 @@ def inspect(path: Location, *, with_files: bool = True, by_key_group: bool = Fal
     metadata = decode_metadata(data, str(directory / METADATA))
     with tempfile.TemporaryDirectory(prefix="penstock-inspect-") as scratch:
         reader = _Reader(
-            metadata, directory, Path(scratch), with_files=with_files, by_key_group=by_key_group
+            StoredSnapshot(metadata, directory),
+            Path(scratch),
+            with_files=with_files,
+            by_key_group=by_key_group,
         )
         operators = [reader.operator(operator) for operator in metadata.operators]
     sizes = [size for operator in metadata.operators for size in _file_sizes(operator)]
@@ -201,15 +193,14 @@ def _file_sizes(operator: OperatorSnapshot) -> list[int]:
 class _Reader:
     def __init__(
         self,
-        metadata: CheckpointMetadata,
-        directory: Location,
+        stored: StoredSnapshot,
         scratch: Path,
         *,
         with_files: bool,
         by_key_group: bool,
     ) -> None:
-        self._names = {operator.uid: operator.name for operator in metadata.operators}
-        self._directory = directory
+        self._names = {operator.uid: operator.name for operator in stored.metadata.operators}
+        self._stored = stored
         self._scratch = scratch
         self._with_files = with_files
         self._by_key_group = by_key_group
@@ -234,7 +225,7 @@ class _Reader:
     def _in_flight(self, operator: OperatorSnapshot, state: ChannelState) -> InFlightFacts:
         segments = [segment for entry in state.entries for segment in entry]
         if self._with_files:
-            for check in in_flight_checks(self._directory, operator.uid, [state]):
+            for check in in_flight_checks(self._stored.directory, operator.uid, [state]):
                 with self._recorded_damage():
                     check()
         return _facts(
@@ -252,10 +243,11 @@ class _Reader:
         count = max(len(operator.keyed), len(operator.operator_state))
         if operator.savepoint:
             count = max(count, operator.parallelism)
+        parts = {part.subtask: part for part in self._stored.parts(operator)}
         for subtask in range(count):
             lists = _lists(operator, subtask)
             key_groups = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
-            files, states = self._keyed(operator, subtask)
+            files, states = self._keyed(operator, parts.get(subtask))
             yield SubtaskFacts(
                 subtask=subtask,
                 first_key_group=key_groups.start,
@@ -267,36 +259,69 @@ class _Reader:
             )
 
     def _keyed(
-        self, operator: OperatorSnapshot, subtask: int
+        self, operator: OperatorSnapshot, part: StatePart | None
     ) -> tuple[list[int], list[StateFacts]]:
-        if operator.savepoint:
-            mine = [file for file in operator.savepoint if file.subtask == subtask]
-            for file in mine if self._with_files else ():
-                with self._recorded_damage():
-                    verify_files(self._directory, [file])
-            return [file.size for file in mine], [_of_file(file) for file in mine]
-        if subtask >= len(operator.keyed):
+        if isinstance(part, SavepointPart):
+            return [file.size for file in part.files], self._of_savepoint(operator, part)
+        if not isinstance(part, CheckpointPart):
             return [], []
-        ref = operator.keyed[subtask]
-        states = self._states(operator, subtask, ref) if self._with_files else []
+        ref = part.ref
+        states: list[StateFacts] = []
+        if self._with_files:
+            checks = [partial(verify, part.location, file) for file in ref.files]
+            states = self._measured(operator, part, checks) or []
         inline = [] if ref.inline is None else [len(ref.inline)]
         return [file.size for file in ref.files] + inline, states
 
-    def _states(self, operator: OperatorSnapshot, subtask: int, ref: StateRef) -> list[StateFacts]:
-        uid = OperatorUid(operator.uid)
-        local = self._scratch / file_name(uid) / str(subtask)
-        place = replace(
-            state_location(self._directory.parent / "shared", uid, subtask), local_dir=local
+    def _of_savepoint(self, operator: OperatorSnapshot, part: SavepointPart) -> list[StateFacts]:
+        known = [_of_file(file) for file in part.files]
+        if not self._with_files:
+            return known
+        checks = [partial(verify_files, self._stored.directory, [file]) for file in part.files]
+        if self._by_key_group:
+            # Files without rows are not needed for that.
+            for file, check in zip(part.files, checks, strict=True):
+                if not file.rows:
+                    with self._recorded_damage():
+                        check()
+            return self._measured(operator, part, checks) or known
+        for check in checks:
+            with self._recorded_damage():
+                check()
+        return known
+
+    def _measured(
+        self, operator: OperatorSnapshot, part: StatePart, checks: Sequence[Callable[[], None]]
+    ) -> list[StateFacts] | None:
+        """Measure the states of a part; None if a file is damaged, then all files are checked.
+
+        Opening a part verifies its files.
+        """
+        try:
+            with opened_part(part, self._scratch) as opened:
+                states = self._stored.keyed_states(operator, [opened])
+                return [self._of_state(size) for size in measure(opened, states)]
+        except CorruptStateError as error:
+            known = len(self.damage)
+            for check in checks:
+                with self._recorded_damage():
+                    check()
+            if len(self.damage) == known:
+                self.damage.append(Damage(error.path, error.reason))
+        return None
+
+    def _of_state(self, size: StateSize) -> StateFacts:
+        state, groups = size.state, size.key_groups.items() if self._by_key_group else ()
+        return StateFacts(
+            state.name,
+            state.kind,
+            state.info.type,
+            size.entries,
+            size.bytes,
+            _millis(state.info.ttl),
+            {group: found.bytes for group, found in groups},
+            {group: found.entries for group, found in groups},
         )
-        known_damage = len(self.damage)
-        for file in ref.files:
-            with self._recorded_damage():
-                verify(place, file)
-        states: list[StateFacts] = []
-        if len(self.damage) == known_damage:
-            with self._recorded_damage():
-                states = _measured(operator, place, ref, by_key_group=self._by_key_group)
-        return states
 
     @contextmanager
     def _recorded_damage(self) -> Iterator[None]:
@@ -313,40 +338,6 @@ def _of_file(file: SavepointFile) -> StateFacts:
 
 def _millis(ttl: TtlMetaInfo | None) -> int | None:
     return None if ttl is None else ttl.millis
-
-
-def _measured(
-    operator: OperatorSnapshot, place: StateLocation, ref: StateRef, *, by_key_group: bool
-) -> list[StateFacts]:
-    """Count the entries of every state; the registry with their names comes first."""
-    known: dict[int, tuple[str, StateMetaInfo]] = {}
-    entries: Counter[int] = Counter()
-    sizes: Counter[int] = Counter()
-    groups: dict[int, Counter[int]] = {}
-    for key, value in create_state_backend(operator.backend or "").entries(place, ref):
-        table = int.from_bytes(key[:2], "big")
-        if table == REGISTRY:
-            info = decode_info(value)
-            known[info.table] = registry_name(key), info
-        else:
-            entries[table] += 1
-            sizes[table] += len(key) + len(value)
-            if by_key_group:
-                # The key group comes first in a stored key: a subtask's range is contiguous.
-                group = int.from_bytes(key[2:4], "big")
-                groups.setdefault(table, Counter())[group] += len(key) + len(value)
-    return [
-        StateFacts(
-            name,
-            info.kind,
-            info.type,
-            entries[table],
-            sizes[table],
-            _millis(info.ttl),
-            dict(groups.get(table, {})),
-        )
-        for table, (name, info) in sorted(known.items())
-    ]
 
 
 def _lists(operator: OperatorSnapshot, subtask: int) -> list[ListFacts]:
