@@ -116,7 +116,7 @@ FIELDS: dict[Any, str] = {
     journal_entries.BeforeStart: "restorable ended fallen_back claimed",
     journal_entries.JournalState: (
         "tail attempts_so_far attempts highest_id completed restorable commits_started "
-        "commits_done committed_crc fallen_back claimed named ended before_start"
+        "commits_done committed committed_crc fallen_back claimed named ended before_start"
     ),
     journal_entries.Summary: "attempt time state",
     metadata.CommittableState: "checkpoint data",

@@ -22,7 +22,7 @@ from penstock.checkpoint.barriers.channel_state_files import (
     in_flight_checks,
     read_in_flight,
 )
-from penstock.checkpoint.storage.committed_marker import is_recorded_as_committed, mark_committed
+from penstock.checkpoint.storage.committed_marker import mark_committed, recorded_as_committed
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.metadata import (
     JOB_DIRECTORY,
@@ -343,10 +343,10 @@ def test_a_marker_beside_the_savepoint_tells_that_its_output_is_committed(
 ) -> None:
     job = JobDir(tmp_path, JobKey("new"))
     meta = read_savepoint_metadata(savepoint)
-    assert not is_recorded_as_committed(job, savepoint, meta, 5)
+    assert recorded_as_committed(job, savepoint, meta, 5) == 0
     mark_committed(savepoint, 5)
-    assert is_recorded_as_committed(job, savepoint, meta, 5)
-    assert not is_recorded_as_committed(job, savepoint, meta, 6)
+    assert recorded_as_committed(job, savepoint, meta, 5) == meta.checkpoint
+    assert recorded_as_committed(job, savepoint, meta, 6) == 0
     mark_committed(place / "deleted", 5)
     assert paths_in(place / "deleted") == []
 

@@ -28,8 +28,8 @@ class RestoreCandidate:
     """Its id, if it is a checkpoint of this job; None for any other snapshot."""
     crc: int | None = None
     commits_started: bool = False
-    commits_done: bool = False
-    """Whether sinks have committed everything that it holds."""
+    committed_upto: int = 0
+    """The checkpoint id up to which sinks have committed what it holds."""
 
 
 def restore_candidates(
@@ -48,7 +48,7 @@ def restore_candidates(
             CheckpointId(c.checkpoint),
             c.metadata_crc,
             c.checkpoint in state.commits_started,
-            c.checkpoint in state.commits_done,
+            state.committed_upto(c.attempt),
         )
         for c in reversed(state.restorable)
     ]

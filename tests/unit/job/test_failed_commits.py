@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from penstock.connectors.contracts.committer import CommitRequest
 from penstock.connectors.files.committer import PartFileCommitter
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.errors import CommitFailedError, LostPendingFileError
-from penstock.testing import Burst, Idle, compare
+from penstock.testing import Burst, Idle, ManualClock, Pause, compare, read_lines
+from penstock.testing.verification import finished_files
 from tests.unit.job.counting import Program, checkpoint, counted, die, wait_for_records
 from tests.unit.support import environment, eventually
 
@@ -100,3 +102,38 @@ def test_committables_not_known_to_be_committed_are_committed_by_the_next_attemp
     shutil.rmtree(tmp_path / program.output)
     with pytest.raises(CommitFailedError, match="LostPendingFileError"):
         Program(tmp_path, [Burst(range(30))]).run()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_is_committed_while_the_next_checkpoint_completes_is_not_committed_with_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Its files are moved away at once; with `dies` the next commit is left to the next attempt."""
+    clock, may_go, moved = ManualClock(), threading.Event(), tmp_path / "moved"
+    script = [Burst(range(30)), Pause(10), Burst(range(30, 60)), Idle()]
+    program = Program(tmp_path, script, interval="1 h", clock=clock)
+    real, committed = PartFileCommitter.commit, list[int]()
+
+    def commit(self: PartFileCommitter, requests: Sequence[CommitRequest]) -> None:
+        assert may_go.wait(20)
+        committed.append(len(requests))
+        if dies and len(committed) == 2:
+            raise ConnectionError
+        real(self, requests)
+        for path in finished_files(tmp_path / program.output):
+            path.rename(moved / path.name)
+
+    moved.mkdir()
+    monkeypatch.setattr(PartFileCommitter, "commit", commit)
+    job = program.launch()
+    wait_for_records(job, 30)
+    checkpoint(job)
+    clock.advance(10)
+    wait_for_records(job, 60)
+    last = checkpoint(job)
+    may_go.set()
+    eventually(lambda: last in program.journal().commits_done or job.wait_for_end(0))
+    assert last in program.journal().commits_done
+    assert committed == ([2, 2, 2] if dies else [2, 2])
+    assert compare(counted(60), read_lines(moved)).is_exactly_once
+    die(job)

@@ -194,7 +194,7 @@ class CheckpointCoordinator:
         """Handle the events that came too late for the coordinator's thread."""
         while not self._events.empty():
             match self._events.get():
-                case events.CommittablesPrepared() as event:
+                case events.CommittablesPrepared() | events.CommitsCompleted() as event:
                     self._machine.handle(event, self._clock())
                 case events.SnapshotAcknowledged(frozen, _) | events.SnapshotDeclined(frozen, _):
                     self._store.discard_pending(frozen.checkpoint)

@@ -49,9 +49,11 @@ class CommitExecutor:
         self._retries = retries
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._closing = threading.Event()
-        # Only the executor's thread uses it: what follows a commit that failed or was dropped must
-        # not run.
+        # Only the executor's thread uses these two. What follows a commit that failed or was
+        # dropped must not run.
         self._has_failed = False
+        self._committed = 0
+        """The newest checkpoint of this attempt whose commits are done."""
 
     def submit(
         self,
@@ -60,7 +62,11 @@ class CommitExecutor:
         done: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Commit after everything that was submitted before; then call one of the two."""
+        """Commit after everything that was submitted before; then call one of the two.
+
+        The checkpoint may hold what the one before was still committing when it completed: that is
+        not committed again, because its output may have been moved away since.
+        """
 
         def run() -> None:
             if self._closing.is_set():
@@ -68,6 +74,7 @@ class CommitExecutor:
                 return
             try:
                 self.commit(checkpoint, committables)
+                self._committed = max(self._committed, checkpoint)
             except BaseException as error:
                 self._has_failed = True
                 failed(error)
@@ -114,10 +121,15 @@ class CommitExecutor:
         """Commit everything that a checkpoint holds; may be repeated after a crash anywhere."""
         if not any(committables.values()):
             return
-        self._store.commits_started(checkpoint)
-        # After a crash from here on the next attempt repeats all commits of this checkpoint.
-        reach(CrashPoint.SINK_COMMITS_STARTED)
-        for uid, pending in committables.items():
+        left = {
+            uid: [c for c in pending if c.checkpoint > self._committed]
+            for uid, pending in committables.items()
+        }
+        if any(left.values()):
+            self._store.commits_started(checkpoint)
+            # After a crash from here on the next attempt repeats all these commits.
+            reach(CrashPoint.SINK_COMMITS_STARTED)
+        for uid, pending in left.items():
             ordered = sorted(pending, key=lambda c: c.checkpoint)
             self._store.check_tail()
             commit_all(

@@ -29,35 +29,37 @@ def mark_committed(directory: Location, metadata_crc: int) -> None:
         storage.replace(COMMITTED, _marker(metadata_crc))
 
 
-def is_recorded_as_committed(
+def recorded_as_committed(
     job_dir: JobDir, directory: Location, metadata: CheckpointMetadata, metadata_crc: int
-) -> bool:
-    """Whether all output of a snapshot was committed, by its marker or its job's journal.
+) -> int:
+    """Return up to which checkpoint id the output in a snapshot is committed, 0 if unknown.
 
-    The checksum identifies the snapshot: ids and paths may be those of another job's.
+    That is in its marker or its job's journal. The checksum identifies the snapshot: ids and paths
+    may be those of another job's.
     """
     with contextlib.suppress(OSError):
         if storage_at(directory).read(COMMITTED) == _marker(metadata_crc):
-            return True
+            return metadata.checkpoint
     if metadata.kind != "savepoint":
-        return _is_in_journal(directory.parent, metadata.checkpoint, metadata_crc)
+        return _in_journal(directory.parent, metadata.checkpoint, metadata_crc)
     places = {job_dir.path}
     if JOB_DIRECTORY in metadata.properties:
         inherited = directory.options if isinstance(directory, StorageUrl) else {}
         options = {**inherited, **job_dir.options}
         places.add(below(job_dir.path, metadata.properties[JOB_DIRECTORY], options or None))
-    return any(_is_in_journal(place, metadata.checkpoint, metadata_crc) for place in places)
+    return max(_in_journal(place, metadata.checkpoint, metadata_crc) for place in places)
 
 
-def _is_in_journal(job_directory: Location, checkpoint: int, metadata_crc: int) -> bool:
+def _in_journal(job_directory: Location, checkpoint: int, metadata_crc: int) -> int:
     job = JobDir(job_directory.parent, JobKey(job_directory.name))
     try:
         state = Journal(job.storage, job.key).state()
     except (OSError, PenstockError):
-        return False  # nothing is known
+        return 0  # nothing is known
     found = state.find(checkpoint)
-    is_same = found is not None and found.metadata_crc == metadata_crc
-    return is_same and checkpoint in state.commits_done
+    if found is None or found.metadata_crc != metadata_crc:
+        return 0
+    return state.committed_upto(found.attempt)
 
 
 def _marker(metadata_crc: int) -> bytes:

@@ -211,6 +211,13 @@ class JournalState(Struct, frozen=True):
     commits_started: frozenset[int] = frozenset()
     """Of snapshots in `completed`, and of the newest one that was discarded or not owned."""
     commits_done: frozenset[int] = frozenset()
+    committed: dict[str, int] = {}
+    """By attempt, the highest id of the snapshots it took whose commits are done.
+
+    It stays when that snapshot is discarded: the next one may hold the same output, if it completed
+    before the commits were done. Of the attempts that took a snapshot in `completed`; journals of
+    older versions do not have it.
+    """
     committed_crc: int | None = None
     """Identifies the last snapshot that was not the job's own and whose output it has committed."""
     fallen_back: CompletedEntries = ()
@@ -248,6 +255,15 @@ class JournalState(Struct, frozen=True):
             for a in self.attempts
             if a.restored is None and a.restored_path is not None
         )
+
+    def committed_upto(self, attempt: str) -> int:
+        """Return the highest checkpoint id up to which all output of an attempt is committed.
+
+        Only what the attempt itself prepared is meant, whichever attempt has committed it.
+        """
+        done = (c.checkpoint for c in self.completed if c.attempt == attempt)
+        retained = max((n for n in done if n in self.commits_done), default=0)
+        return max(retained, self.committed.get(attempt, 0))
 
     @property
     def is_over(self) -> bool:

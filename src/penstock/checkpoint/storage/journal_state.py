@@ -103,6 +103,7 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
             state = structs.replace(
                 state,
                 commits_done=state.commits_done | _committed_ids(state, entry),
+                committed=_committed(state, entry),
                 committed_crc=_committed_crc(state, entry),
             )
         case JobEnded():
@@ -186,6 +187,20 @@ def _committed_ids(state: JournalState, commits: CommitsStarted | CommitsDone) -
     }
 
 
+def _committed(state: JournalState, done: CommitsDone) -> dict[str, int]:
+    found = _own(state, done)
+    if found is not None:
+        attempt = found.attempt
+    elif any(c.attempt == done.attempt for c in state.completed):
+        # It was discarded while it was being committed. The snapshot that an attempt was started
+        # from is committed before the attempt takes one.
+        attempt = done.attempt
+    else:
+        return state.committed
+    highest = max(state.committed_upto(attempt), done.checkpoint)
+    return {**state.committed, attempt: highest}
+
+
 def _committed_crc(state: JournalState, done: CommitsDone) -> int | None:
     last = state.last_attempt
     if _own(state, done) is not None or last is None or last.restored is not None:
@@ -222,8 +237,10 @@ def _without(completed: CompletedEntries, checkpoint: int) -> CompletedEntries:
 def _forget_commits(state: JournalState) -> JournalState:
     # Those of discarded snapshots do not matter; the sets stay small.
     known = frozenset(c.checkpoint for c in state.completed)
+    attempts = {c.attempt for c in state.completed}
     return structs.replace(
         state,
         commits_started=state.commits_started & known,
         commits_done=state.commits_done & known,
+        committed={a: n for a, n in state.committed.items() if a in attempts},
     )

@@ -146,12 +146,13 @@ class AttemptSinks:
     def _restored_committables(self, node: Node) -> list[CommittableState]:
         """Return the restored committables of a sink that may not be committed yet.
 
-        If the journal says that they are, they are not committed again: the external system may no
-        longer remember them, and would report them as lost.
+        Those that the journal says are committed are not committed again: the external system may
+        no longer remember them, and would report them as lost.
         """
         restored = self._context.restored
         state = restored.sinks.get(node.uid)
-        return [] if state is None or restored.is_committed else list(state.committables)
+        committables = [] if state is None else state.committables
+        return [c for c in committables if c.checkpoint > restored.committed_upto]
 
     def _sweep(
         self, referenced: Mapping[str, Sequence[bytes]] | None, restored: Mapping[str, SinkState]

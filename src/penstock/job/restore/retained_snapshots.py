@@ -170,7 +170,9 @@ class RetainedSnapshots:
             operators = self._metadata(newest).operators
         except (OSError, CorruptMetadataError):
             return newest.checkpoint, 0
-        count = sum(len(o.sink.committables) for o in operators if o.sink is not None)
+        upto = state.committed_upto(newest.attempt)
+        sinks = [o.sink for o in operators if o.sink is not None]
+        count = sum(c.checkpoint > upto for sink in sinks for c in sink.committables)
         return (newest.checkpoint, count) if count else None
 
     def referenced_by_sinks(

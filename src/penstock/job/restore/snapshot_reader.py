@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.checkpoint.barriers.channel_state_files import in_flight_checks
-from penstock.checkpoint.storage.committed_marker import is_recorded_as_committed
+from penstock.checkpoint.storage.committed_marker import recorded_as_committed
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir, resolved
 from penstock.checkpoint.storage.metadata import (
     JOB_INSTANCE,
@@ -38,8 +38,8 @@ class Snapshot:
     path: Location
     is_own: bool
     """Whether its files belong to this job, which continues to use them."""
-    is_committed: bool = False
-    """Whether it is recorded that sinks have committed everything in it."""
+    committed_upto: int = 0
+    """The checkpoint id up to which it is recorded that sinks have committed what it holds."""
     crc: int = 0
     """The checksum of its metadata file."""
     in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
@@ -78,9 +78,11 @@ def read_snapshot(
     if candidate.crc is not None and crc != candidate.crc:
         raise CorruptMetadataError(str(file), "it is not the file that the journal names")
     if candidate.checkpoint is not None:
-        return Snapshot(metadata, path, True, candidate.commits_done, crc)
-    is_committed = crc == committed_crc or is_recorded_as_committed(job_dir, path, metadata, crc)
-    return Snapshot(metadata, path, False, is_committed, crc)
+        return Snapshot(metadata, path, True, candidate.committed_upto, crc)
+    if crc == committed_crc:
+        return Snapshot(metadata, path, False, metadata.checkpoint, crc)
+    committed_upto = recorded_as_committed(job_dir, path, metadata, crc)
+    return Snapshot(metadata, path, False, committed_upto, crc)
 
 
 def is_of_this_job(job_dir: JobDir, snapshot: Snapshot) -> bool:

@@ -56,8 +56,8 @@ class RestoredJob:
 
     checkpoint: CheckpointId = NO_BARRIER
     """The snapshot it was restored from, 0 if none."""
-    is_committed: bool = False
-    """Whether everything that sinks prepared in it is known to be committed."""
+    committed_upto: int = 0
+    """The checkpoint id up to which it is known that sinks have committed what it holds."""
     stages: Mapping[StageId, RestoredStage] = field(default_factory=dict)
     sources: Mapping[str, metadata.SourceState] = field(default_factory=dict)
     sinks: Mapping[str, metadata.SinkState] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class StateRestorer:
         operators = {o.uid: o for o in snapshot.metadata.operators}
         return RestoredJob(
             checkpoint=CheckpointId(snapshot.metadata.checkpoint),
-            is_committed=snapshot.is_committed,
+            committed_upto=snapshot.committed_upto,
             stages={s.id: self._stage(s, snapshot, operators) for s in self.plan.stages},
             sources={
                 o.uid: _source(

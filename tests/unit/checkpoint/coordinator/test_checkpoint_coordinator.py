@@ -419,7 +419,21 @@ def test_a_checkpoint_holds_committables_whose_commit_is_running(tmp_path: Path)
         second = world.complete(first, prepared=[b"two"])
         assert world.committables_in(local(world.dir.checkpoint_dir(second))) == [b"one", b"two"]
         world.committer.may_go.set()
-        eventually(lambda: world.committer.calls == [[b"one"], [b"one", b"two"]])
+        eventually(lambda: world.committer.calls == [[b"one"], [b"two"]])
+
+
+def test_what_is_committed_while_the_attempt_ends_is_not_pending(tmp_path: Path) -> None:
+    with World(tmp_path) as world:
+        world.committer.may_go.clear()
+        requested(world)
+        world.complete(prepared=[b"one"])
+        stopping = threading.Thread(target=world.coordinator.stop)
+        stopping.start()
+        eventually(lambda: not world.coordinator._thread.is_alive())
+        world.committer.may_go.set()
+        stopping.join(20)
+        assert world.committer.calls == [[b"one"]]
+        assert world.coordinator.pending_committables() == {"files": []}
 
 
 def test_a_commit_that_fails_fails_the_job(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.checkpoint.coordinator.commit_executor import CommitExecutor, DiscardedOutput
 from penstock.checkpoint.storage.journal import Journal
-from penstock.checkpoint.storage.journal_entries import AttemptStarted
+from penstock.checkpoint.storage.journal_entries import AttemptStarted, CommitsDone, CommitsStarted
 from penstock.checkpoint.storage.metadata import CommittableState
 from penstock.connectors.contracts.committer import CommitRequest
 from penstock.connectors.contracts.committing import seconds_before_retry
@@ -19,7 +19,8 @@ from penstock.ids import CheckpointId
 from tests.unit.checkpoint.coordinator.coordinated_job import SINK_UID, Commits, World
 from tests.unit.support import eventually
 
-ONE = {SINK_UID: [CommittableState(1, b"x")]}
+X, Y = CommittableState(1, b"x"), CommittableState(2, b"y")
+ONE = {SINK_UID: [X]}
 DISCARDED = {SINK_UID: DiscardedOutput([b"a"], [b"b"])}
 
 
@@ -56,12 +57,63 @@ def test_sinks_discard_output_after_the_commits_submitted_before(tmp_path: Path)
     done = threading.Event()
     commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
     commits.discard(DISCARDED)
-    commits.submit(CheckpointId(2), ONE, done.set, lambda _: None)
+    commits.submit(CheckpointId(2), {SINK_UID: [Y]}, done.set, lambda _: None)
     assert committer.calls == []
     committer.may_go.set()
     assert done.wait(20)
     commits.close()
-    assert committer.calls == [[b"x"], [b"a", b"b"], [b"x"]]
+    assert committer.calls == [[b"x"], [b"a", b"b"], [b"y"]]
+
+
+def test_what_the_checkpoint_before_was_committing_is_not_committed_again(tmp_path: Path) -> None:
+    world, committer = World(tmp_path), Commits()
+    committer.may_go.clear()
+    commits = CommitExecutor({SINK_UID: committer}, {SINK_UID: "files"}, world.store, 0)
+    done = threading.Event()
+    commits.submit(CheckpointId(1), ONE, nothing, lambda _: None)
+    commits.submit(CheckpointId(2), {SINK_UID: [X, Y]}, nothing, lambda _: None)
+    commits.submit(CheckpointId(3), {SINK_UID: [X, Y]}, done.set, lambda _: None)
+    committer.may_go.set()
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"x"], [b"y"]]
+    # Checkpoint 3 holds both, and nothing of it was left to commit.
+    written = [e for e in world.entries() if isinstance(e, (CommitsStarted, CommitsDone))]
+    assert [(type(e), e.checkpoint) for e in written] == [
+        *((CommitsStarted, 1), (CommitsDone, 1)),
+        *((CommitsStarted, 2), (CommitsDone, 2)),
+        (CommitsDone, 3),
+    ]
+
+
+def test_after_a_failed_commit_the_next_one_has_all_of_it(tmp_path: Path) -> None:
+    committer = Commits()
+    committer.error = OSError("no")
+    commits = executor(tmp_path, committer)
+    failed, done = threading.Event(), threading.Event()
+
+    def fail(_: BaseException) -> None:
+        committer.error = None
+        failed.set()
+
+    commits.submit(CheckpointId(1), ONE, nothing, fail)
+    assert failed.wait(20)
+    commits.submit(CheckpointId(2), {SINK_UID: [X, Y]}, done.set, lambda _: None)
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"x", b"y"]]
+
+
+def test_ids_of_a_restored_snapshot_are_not_those_of_new_checkpoints(tmp_path: Path) -> None:
+    committer = Commits()
+    commits = executor(tmp_path, committer)
+    # Another job's: it may have had more checkpoints than this one.
+    commits.commit(CheckpointId(9), {SINK_UID: [CommittableState(9, b"restored")]})
+    done = threading.Event()
+    commits.submit(CheckpointId(1), ONE, done.set, lambda _: None)
+    assert done.wait(20)
+    commits.close()
+    assert committer.calls == [[b"restored"], [b"x"]]
 
 
 def test_what_waits_for_commits_that_are_done_is_discarded_when_the_executor_closes(

@@ -614,6 +614,57 @@ def test_commits_of_a_job_with_abandoned_snapshots_do_not_accumulate() -> None:
     assert state.commits_started == state.commits_done == {199}
 
 
+def test_what_a_subsumed_checkpoint_has_committed_stays_known() -> None:
+    """The next checkpoint holds it, too, if that completed while it was being committed."""
+    entries: list[JournalEntry] = [started(), completed(5), completed(6)]
+    subsumed = CheckpointDiscarded(5, "a1", 1.0)
+    before = [*entries, *commits(5, "a1"), subsumed, CommitsStarted(6, "a1", 1.0)]
+    after = [*entries, subsumed, *commits(5, "a1"), CommitsStarted(6, "a1", 1.0)]
+    for written in (before, after):
+        state = journal_state(enumerate(written, 1))
+        assert state.committed_upto("a1") == 5
+        # A summary replaces the entries.
+        summary = Summary("a1", 1.0, state)
+        read = msgspec.json.decode(msgspec.json.encode(summary), type=Summary).state
+        assert read.committed_upto("a1") == 5
+
+
+def test_what_is_committed_is_known_by_the_attempt_that_took_the_checkpoint() -> None:
+    entries: list[JournalEntry] = [
+        started(),
+        completed(1),
+        completed(2),
+        completed(3, savepoint=True),
+        started("a2", 2, restored_path="/jobs/j/chk-2"),
+        *commits(2, "a2"),
+        completed(4, "a2"),
+        *commits(4, "a2"),
+    ]
+    state = journal_state(enumerate(entries, 1))
+    # The second attempt has not seen what the first one prepared for its savepoint.
+    assert [state.committed_upto(a) for a in ("a1", "a2", "a3")] == [2, 4, 0]
+    discarded: list[JournalEntry] = [CheckpointDiscarded(n, "a2", 1.0) for n in (1, 2, 3)]
+    state = journal_state(enumerate([*entries, *discarded, completed(5, "a2")], 1))
+    assert [state.committed_upto(a) for a in ("a1", "a2")] == [0, 4]
+
+
+def test_commits_of_another_jobs_snapshot_say_nothing_about_own_checkpoints() -> None:
+    foreign: list[JournalEntry] = [
+        started(restored_path="/other/chk-9", restored_crc=42),
+        *commits(9, "a1"),
+        completed(10),
+    ]
+    assert journal_state(enumerate(foreign, 1)).committed_upto("a1") == 0
+
+
+def test_a_summary_of_an_older_version_tells_what_is_committed_of_retained_checkpoints() -> None:
+    state = journal_state(enumerate([started(), completed(5), *commits(5, "a1"), completed(6)], 1))
+    old = msgspec.json.decode(msgspec.json.encode(Summary("a1", 1.0, state)))
+    del old["state"]["committed"]
+    read = msgspec.json.decode(msgspec.json.encode(old), type=Summary).state
+    assert read.committed_upto("a1") == 5
+
+
 def test_an_ended_job_runs_again_with_a_new_attempt() -> None:
     end = JobEnded.of("a1", JobStatus.FINISHED, 1.0)
     assert journal_state(enumerate([started(), end], 1)).ended == end

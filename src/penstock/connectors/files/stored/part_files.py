@@ -95,7 +95,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
     def __init__(self, staging: StagingUrl) -> None:
         self._staging = staging
         self._completed: set[str] = set()
-        """Uploads that this process has completed, so that none of them has to be aborted."""
+        """Uploads that this process has completed, so that discarding them needs no request."""
         self._has_finished = False
         """Whether what comes now is new: what was restored is committed first."""
 
@@ -144,9 +144,6 @@ class StoredPartFiles(PartFiles[StoredPart]):
             raise
 
     def make_visible(self, part: StoredPart) -> bool:
-        if part.upload in self._completed:
-            # The next checkpoint has what this one was still committing.
-            return False
         sources = self._sources(part)
         self._pieces(part)  # nothing becomes visible if one of them is a forged name
         final = self._staging.final(part.final, sources[0][0])
@@ -174,7 +171,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
         needed = {entry.upload for entry in kept if isinstance(entry, StoredPart)}
         parts = {entry.upload: entry for entry in gone if isinstance(entry, StoredPart)}
         self._abort(part for part in parts.values() if part.upload not in needed | self._completed)
-        self._completed -= parts.keys()
+        self._completed -= parts.keys() - needed
 
     def remove(self, paths: Iterable[str]) -> None:
         with contextlib.suppress(OSError):
