@@ -80,6 +80,15 @@ class LocalPartFiles(PartFiles[PendingPart]):
 
     def make_visible(self, part: PendingPart) -> bool:
         pending, final, _ = _PartPaths.of(part, self.directory)
+        is_new = self._give_name(part, pending, final)
+        # A power loss must not find both names gone.
+        durable_files.sync_directory(final.parent)
+        # At once: with the pending file, a part that was moved away would appear again.
+        pending.unlink(missing_ok=True)
+        return is_new
+
+    @staticmethod
+    def _give_name(part: PendingPart, pending: Path, final: Path) -> bool:
         if not pending.exists():
             if not final.exists():
                 raise LostPendingFileError(part.pending, part.final)
@@ -96,11 +105,7 @@ class LocalPartFiles(PartFiles[PendingPart]):
 
     def finish(self, parts: Sequence[PendingPart]) -> None:
         visible = [_PartPaths.of(part, self.directory) for part in parts]
-        # Final names are synced before pending ones are removed: a power loss in between must not
-        # find both names gone.
-        for directory in {part.final.parent for part in visible}:
-            durable_files.sync_directory(directory)
-        for path in (path for part in visible for path in (part.pending, *part.pieces)):
+        for path in (path for part in visible for path in part.pieces):
             # Whatever cannot be removed now is swept later. The part is committed in any case.
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -128,7 +128,10 @@ class PartFiles(ABC, Generic[P]):
 
     @abstractmethod
     def make_visible(self, part: P) -> bool:
-        """Let a part appear under its final path; false if it had.
+        """Let a part appear durably under its final path, never a second time; false if it had.
+
+        What tells that it has appeared is recorded before the next part: a final file may be moved
+        away at any time, and the call be repeated.
 
         Raises:
             ConnectorError: that is impossible. Nothing is lost.
@@ -137,7 +140,7 @@ class PartFiles(ABC, Generic[P]):
 
     @abstractmethod
     def finish(self, parts: Sequence[P]) -> None:
-        """Make final names durable, and then remove what the parts were made of."""
+        """Remove what visible parts were made of."""
 
     def discard(self, discarded: Iterable[Entry], retained: Iterable[Entry]) -> None:
         """Remove what only discarded checkpoints needed."""

@@ -18,6 +18,7 @@ from penstock.connectors.contracts.committing import CommitReport, commit_all
 from penstock.connectors.contracts.sink import PublisherContext, SinkPublisher, WriterContext
 from penstock.connectors.files.bucket_assigner import BucketAssigner, compile_pattern, zone_of
 from penstock.connectors.files.committables import PendingPart, UnrolledPieces, encode
+from penstock.connectors.files.local_part_files import LocalPartFiles
 from penstock.connectors.files.rolling_policy import Piece, RollingPolicy, roll, roll_at_barrier
 from penstock.connectors.files.sink import FileSink, OutputFileConfig, RowFormatBuilder
 from penstock.errors import (
@@ -27,6 +28,7 @@ from penstock.errors import (
     LostStagedFileError,
     UnsafeNameError,
 )
+from penstock.storage import durable_files
 
 STEP = Path("step")
 
@@ -331,6 +333,41 @@ def test_a_part_that_a_crash_left_with_both_names_is_committed_even_if_they_look
     assert commit(sink, [committable]).already_committed == 1
     assert visible.read_text() == "a\n"
     assert not pending.exists()
+
+
+def test_a_file_that_is_moved_while_its_commit_is_interrupted_does_not_appear_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+    with monkeypatch.context() as patch:
+        # The driver dies during the commit, and other parts have not appeared.
+        patch.setattr(LocalPartFiles, "finish", lambda *_: None)
+        commit(sink, [committable])
+    (visible,) = tmp_path.glob("part-*")
+    visible.unlink()
+    with pytest.raises(CommitFailedError, match="LostPendingFileError"):
+        commit(sink, [committable])
+    assert list(tmp_path.glob("part-*")) == []
+
+
+def test_a_hidden_name_is_removed_when_the_final_one_survives_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = into(tmp_path).build()
+    committable = pending_part(sink)
+
+    def power_loss(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable_files, "sync_directory", power_loss)
+        with pytest.raises(KeyboardInterrupt):
+            commit(sink, [committable])
+    (visible,) = tmp_path.glob("part-*")
+    visible.unlink()
+    commit(sink, [committable])
+    assert visible.read_text() == "a\n"
 
 
 @pytest.mark.parametrize("can_rename", [True, False])

@@ -145,7 +145,14 @@ class StoredPartFiles(PartFiles[StoredPart]):
 
     def make_visible(self, part: StoredPart) -> bool:
         sources = self._sources(part)
-        self._pieces(part)  # nothing becomes visible if one of them is a forged name
+        pieces = self._pieces(part)  # nothing becomes visible if one of them is a forged name
+        is_new = self._appear(part, sources)
+        # At once, not with the others: with all of its pieces, a part that was moved away would
+        # appear again.
+        _delete(pieces[:1])
+        return is_new
+
+    def _appear(self, part: StoredPart, sources: Sequence[tuple[StorageUrl, Piece]]) -> bool:
         final = self._staging.final(part.final, sources[0][0])
         uploads = PartUploads.of(final)
         if uploads is not None and part.upload:
@@ -163,7 +170,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
         with contextlib.suppress(OSError):
             # Those of another job, too, which was restored without a claim: without them nothing
             # can let a part appear again that was moved away.
-            _delete(url for part in parts for url in self._pieces(part))
+            _delete(url for part in parts for url in self._pieces(part)[1:])
 
     def discard(self, discarded: Iterable[Entry], retained: Iterable[Entry]) -> None:
         gone, kept = list(discarded), list(retained)
