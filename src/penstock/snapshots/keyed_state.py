@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import pyarrow as pa
@@ -33,6 +33,10 @@ class KeyedState:
     """In the newest type, if only some subtasks have migrated it."""
     key_type: str
     max_parallelism: int
+
+    def __getstate__(self) -> dict[str, object]:
+        """Travel without the columns, which are computed again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def kind(self) -> str:
