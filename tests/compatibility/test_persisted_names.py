@@ -76,6 +76,7 @@ from penstock.job.stage import manifest
 from penstock.recovery import control, lease
 from penstock.savepoint import layout as savepoint_layout
 from penstock.serve.submission import records as submission_records
+from penstock.snapshots.queries import query
 from penstock.spark.sources import stream_enumerator, stream_log
 from penstock.state import delta, savepoint_file, window_encoding
 from penstock.state.backends import refs
@@ -175,7 +176,7 @@ FIELDS: dict[Any, str] = {
     lease.Owner: "host machine pid started attempt beat initializing",
     control._RequestFile: "request time",
     control._AnswerFile: "answer time",
-    control.Answer: "ok message path channels metrics figures",
+    control.Answer: "ok message path channels metrics figures state",
     control.Savepoint: "path",
     control.Stop: "drain path",
     control.Cancel: "",
@@ -183,6 +184,13 @@ FIELDS: dict[Any, str] = {
     control.Channels: "",
     control.Metrics: "",
     control.Watch: "seconds",
+    control.ReadState: "query",
+    query.StateQuery: (
+        "operator state keys map_key are_json prefix after limit with_expired only_queryable"
+    ),
+    query.KeyEntries: "key entries next",
+    query.StateAnswer: "operator state kind type key_type queryable keys entries next",
+    query.RunningState: "answer time read batch checkpoint error",
     channel_info.ChannelInfo: (
         "id name producer producer_uid consumer consumer_uid input exchange micro_batches records "
         "bytes barriers held_at is_full has_ended"
@@ -242,6 +250,7 @@ TAGS: dict[Any, str] = {
     control.Channels: "Channels",
     control.Metrics: "Metrics",
     control.Watch: "Watch",
+    control.ReadState: "ReadState",
     file_committables.PendingPart: "pending",
     file_committables.StoredPart: "stored",
     file_committables.UnrolledPieces: "unrolled",

@@ -170,6 +170,38 @@ class UnknownStateError(SnapshotError):
     template = "operator {operator!r} has no keyed state {state!r}; there are: {known}"
 
 
+class StateNotQueryableError(SnapshotError):
+    """A state was asked for whose program does not let others look it up."""
+
+    operator: str
+    state: str
+    template = (
+        "state {state!r} of operator {operator!r} is not queryable: let the program call "
+        "set_queryable() on its descriptor, or set penstock.queryable-state.enabled for the job"
+    )
+
+
+class StaleStateError(SnapshotError):
+    """The state that can be read is older than the caller accepts."""
+
+    age_s: float
+    most_s: float
+    template = (
+        "the newest state is {age_s:.1f} s old, and at most {most_s:g} s are accepted: ask again "
+        "later, accept more, or take checkpoints more often"
+    )
+
+
+class StateUnavailableError(SnapshotError):
+    """The state of the running job cannot be read now."""
+
+    job: str
+    reason: str
+    template = (
+        "the latest state of job {job!r} cannot be read: {reason}; level=committed needs no driver"
+    )
+
+
 class KeyNotOfTypeError(SnapshotError):
     """A key that was asked for is not of the type of the state's keys."""
 
@@ -224,3 +256,11 @@ class StateOptionError(SnapshotError):
     option: str
     reason: str
     template = "option {option}: {reason}"
+
+
+class StateReadError(SnapshotError):
+    """State could not be read as a DataFrame."""
+
+    path: str
+    reason: str
+    template = "{path} could not be read: {reason}"

@@ -12,6 +12,8 @@ import time
 import traceback
 from concurrent.futures import Future
 
+import msgspec
+
 from penstock import errors
 from penstock.checkpoint.coordinator.request_decider import RequestKind
 from penstock.checkpoint.history import ExceptionRecord
@@ -40,6 +42,7 @@ from penstock.job.job_result import (
 from penstock.job.job_store import JobStore
 from penstock.job.next_steps import end_message
 from penstock.job.request_server import RequestServer
+from penstock.job.snapshot.running_state import RunningStateReader
 from penstock.job.statistics import JobStatistics
 from penstock.recovery.control import Control
 from penstock.recovery.lease import Silent, refuse_second_driver
@@ -52,6 +55,7 @@ from penstock.recovery.restart_strategy import (
     fingerprint_of,
 )
 from penstock.recovery.supervisor import driver_died_at
+from penstock.snapshots.queries.query import RunningState, StateQuery
 
 logger = logging.getLogger("penstock.job")
 
@@ -73,6 +77,9 @@ class JobRun:
         self._monitor = JobMonitor(context.plan, context.monotonic)
         self._figures = JobFigures(self._monitor, self.statistics, context.cluster)
         self._reporter = LiveReporter(self._dir, self.live_figures, self._store.lease.check)
+        self._state_reader = RunningStateReader(
+            context.work_dir / "reads", context.clock, context.monotonic
+        )
         self._starter = AttemptStarter(context, self._store, self.statistics.add, self._monitor)
         self._is_resumable = context.checkpoints.directory is not None
         """Whether checkpoints survive the driver."""
@@ -172,6 +179,27 @@ class JobRun:
         running = self._running
         attempt = None if running is None else running.attempt
         return self._figures.take(self._store.journal.attempt or "", self.status().name, attempt)
+
+    def read_state(self, query: StateQuery) -> RunningState:
+        """Answer a query from the state after the last micro-batch; one thread at a time.
+
+        Raises:
+            StateUnavailableError: the job does not run now, or has no keyed state.
+            SnapshotError: the query cannot be answered.
+        """
+        running = self._running
+        if running is None or self._status is not JobStatus.RUNNING:
+            raise errors.StateUnavailableError(self._dir.key, "it is between two attempts")
+        if self._context.settings.batch_mode:
+            raise errors.StateUnavailableError(self._dir.key, "it runs in BATCH mode")
+        found = self._state_reader.read(running.attempt.keyed_states(), query)
+        restorable = self._store.journal.state().restorable
+        last = restorable[-1].checkpoint if restorable else None
+        return msgspec.structs.replace(found, checkpoint=last)
+
+    def close_idle_reads(self) -> None:
+        """Close state that was read and that nobody has asked for for a while."""
+        self._state_reader.close_idle()
 
     def watch(self, seconds: float) -> float:
         """Write the figures into the job's directory for some seconds; return for how many."""
@@ -400,6 +428,7 @@ class JobRun:
 
     def _release(self) -> None:
         self._store.lease.release()
+        self._state_reader.close()
         shutil.rmtree(self._context.work_dir, ignore_errors=True)
         # Another driver on this host may use the local directory by now: remove it only if empty.
         self._context.local_dir.remove_if_empty()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.storage.completed_checkpoint_store import CompletedCheckpoint
@@ -14,6 +14,7 @@ from penstock.errors.base import message_of
 from penstock.recovery import control
 from penstock.recovery.lease import Lease
 from penstock.redaction import redact
+from penstock.snapshots.queries.query import RunningState, StateQuery
 
 if TYPE_CHECKING:
     from penstock.job.job_run import JobRun
@@ -37,6 +38,8 @@ class RequestServer:
         self._problem = ""
         """Why requests could not be read the last time; logged when it changes."""
         self._lease = lease
+        self._reads = ThreadPoolExecutor(1, "state-reads")
+        """Reading state may take long: other requests do not wait for it."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
 
@@ -60,12 +63,14 @@ class RequestServer:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._reads.shutdown(cancel_futures=True)
         for request, _ in self._pending():
             self._reply(request, control.Answer(False, why))
 
     def _run(self) -> None:
         while not self._stop.wait(self._poll_s):
             self._serve_new()
+            self._job.close_idle_reads()
 
     def _serve_new(self) -> None:
         for id_, request in self._pending(self._served):
@@ -105,6 +110,9 @@ class RequestServer:
                 case control.Metrics():
                     self._reply(id_, self._metrics())
                     return
+                case control.ReadState(query):
+                    self._reads.submit(self._read_state, id_, query)
+                    return
                 case control.Watch(seconds):
                     message = f"reports live figures for {job.watch(seconds):g} s"
                     self._reply(id_, control.Answer(True, message))
@@ -128,6 +136,17 @@ class RequestServer:
             return control.Answer(False, "the job is not running now: it is between two attempts")
         facts = view.facts()
         return control.Answer(True, f"{len(facts)} channels", channels=facts)
+
+    def _read_state(self, id_: control.RequestId, query: StateQuery) -> None:
+        try:
+            found = self._job.read_state(query)
+            self._reply(id_, control.Answer(True, "the state was read", state=found))
+        except Exception as error:
+            if not isinstance(error, PenstockError):
+                logger.warning("State of this job cannot be read", exc_info=True)
+            state = RunningState(error=type(error).__name__)
+            failed = _failed(error)
+            self._reply(id_, control.Answer(False, failed.message, state=state))
 
     def _metrics(self) -> control.Answer:
         figures = self._job.live_figures()

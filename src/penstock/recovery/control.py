@@ -28,6 +28,7 @@ from penstock.common.metric_values import MetricInfo
 from penstock.common.storage_url import StorageUrl
 from penstock.common.text.tolerant_json import decode_json, encode_json
 from penstock.recovery.control_files import UnusableFileError, control_files
+from penstock.snapshots.queries.query import RunningState, StateQuery
 
 logger = logging.getLogger("penstock.recovery")
 
@@ -82,7 +83,13 @@ class Watch(msgspec.Struct, frozen=True, tag=True):
     seconds: float
 
 
-Request = Savepoint | Stop | Cancel | Checkpoint | Channels | Metrics | Watch
+class ReadState(msgspec.Struct, frozen=True, tag=True):
+    """Return what the running job has in a keyed state after its last micro-batch."""
+
+    query: StateQuery
+
+
+Request = Savepoint | Stop | Cancel | Checkpoint | Channels | Metrics | Watch | ReadState
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -94,6 +101,7 @@ class Answer(msgspec.Struct, frozen=True):
     channels: list[ChannelInfo] | None = None
     metrics: list[MetricInfo] | None = None
     figures: LiveFigures | None = None
+    state: RunningState | None = None
 
 
 class _RequestFile(msgspec.Struct, frozen=True):

@@ -22,10 +22,12 @@ from penstock.snapshots.state_parts import OpenPart
 from penstock.state.backends.store import end_of_prefix
 from penstock.state.key_groups import LONG_KEY, KeyGroupRange, key_group, routed_key
 from penstock.state.keys import KeyCodec
+from penstock.state.window_encoding import length_of
 from penstock.types.signature import parse_signature
 
 Entry = tuple[bytes, bytes]
 
+_TABLE = 2
 _TIMER_KEY_AT = 11
 """In a stored timer: after key group, length and time (`state.keyed.timers`)."""
 
@@ -81,13 +83,9 @@ class OpenOperator:
             KeyNotOfTypeError: a key is not of its declared type.
         """
         encoded = encoded_key(state.key_codec, key)
-        group = key_group(encoded, state.max_parallelism)
-        if state.are_timers:
-            return _rows(state, self._timers_of(state, encoded, group))
-        start = routed_key(encoded, group)
-        if map_key is not None:
-            start += encoded_key(map_key_codec(state), map_key)
-        return _rows(state, self._entries(state, group, start, end_of_prefix(start)))
+        if map_key is None:
+            return _rows(state, self.find(state, encoded))
+        return _rows(state, self.find(state, encoded, encoded_key(map_key_codec(state), map_key)))
 
     def page(
         self, state: KeyedState, limit: int, after: Cursor | None = None, prefix: bytes = b""
@@ -96,11 +94,41 @@ class OpenOperator:
 
         `prefix` is what their stored bytes begin with: see `key_prefix`.
         """
-        found = self._with_prefix(state, after, prefix) if prefix else self._after(state, after)
-        entries = list(islice(found, limit + 1))
+        entries = list(islice(self.scan(state, after, prefix), limit + 1))
         more = len(entries) > limit
         cursor = Cursor(entries[limit - 1][0][2:]) if more else None
         return Page(_rows(state, iter(entries[:limit])), cursor)
+
+    def find(
+        self,
+        state: KeyedState,
+        encoded: bytes,
+        map_key: bytes | None = None,
+        after: Cursor | None = None,
+    ) -> Iterator[Entry]:
+        """Iterate over the store entries of an encoded key, or only those of one map key."""
+        group = key_group(encoded, state.max_parallelism)
+        first = b"" if after is None else after.after + b"\0"
+        if state.are_timers:
+            return self._timers_of(state, encoded, group, first)
+        key = routed_key(encoded, group)
+        if not state.info.windows and (map_key is not None or not state.is_map):
+            return self._entry(state, group, key + (map_key or b""))
+        found = self._entries(state, group, max(first, key), end_of_prefix(key))
+        if map_key is None:
+            return found
+        return (entry for entry in found if _map_key_in(state, entry[0], len(key)) == map_key)
+
+    def scan(
+        self, state: KeyedState, after: Cursor | None = None, prefix: bytes = b""
+    ) -> Iterator[Entry]:
+        """Iterate over the store entries after a cursor, with `prefix` as for a page."""
+        return self._with_prefix(state, after, prefix) if prefix else self._after(state, after)
+
+    def _entry(self, state: KeyedState, group: int, key: bytes) -> Iterator[Entry]:
+        for part, groups in zip(self.parts, self.key_groups, strict=True):
+            if group in groups and (found := part.get(state, key)) is not None:
+                yield found
 
     def _entries(
         self, state: KeyedState, group: int, start: bytes, stop: bytes | None
@@ -116,10 +144,12 @@ class OpenOperator:
             if groups.stop > int.from_bytes(start[:2], "big"):
                 yield from part.entries(state, start, None)
 
-    def _timers_of(self, state: KeyedState, encoded: bytes, group: int) -> Iterator[Entry]:
+    def _timers_of(
+        self, state: KeyedState, encoded: bytes, group: int, first: bytes
+    ) -> Iterator[Entry]:
         """Iterate over the timers of a key; they are stored by their time."""
         mine = routed_key(encoded, group)[2:]
-        start = group.to_bytes(2, "big")
+        start = max(first, group.to_bytes(2, "big"))
         stop = (group + 1).to_bytes(2, "big")
         for key, value in self._entries(state, group, start, stop):
             if key[2 + _TIMER_KEY_AT :].startswith(mine):
@@ -134,6 +164,12 @@ class OpenOperator:
             for group in groups:
                 if group >= int.from_bytes(start[:2], "big"):
                     yield from _keys_with(part, state, group, prefix, start)
+
+
+def _map_key_in(state: KeyedState, stored: bytes, length: int) -> bytes:
+    """Return the map key after a routed key of some length and a window."""
+    at = _TABLE + length
+    return stored[at + length_of(state.info.windows, stored, at) :]
 
 
 def _keys_with(

@@ -7,6 +7,7 @@ linked or copied into a directory of the reader, and verified.
 from __future__ import annotations
 
 import contextlib
+import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import OrderedDict
@@ -44,7 +45,7 @@ class StatePart(ABC):
 
     @abstractmethod
     def open(self, files: HostFiles) -> OpenPart:
-        """Open it for reading, by one thread at a time; versions opened later can share `files`.
+        """Open it for reading, by any thread; versions opened later can share `files`.
 
         Raises:
             CorruptStateError: a file is missing, damaged or another one.
@@ -64,6 +65,10 @@ class OpenPart(ABC):
         `start` and `stop` are stored keys without the table: key group, length, key, and what
         follows. Values are in the newest type of the state.
         """
+
+    def get(self, state: KeyedState, key: bytes) -> Entry | None:
+        """Return the store entry of a stored key without the table, None if there is none."""
+        return next(iter(self.entries(state, key, key + b"\0")), None)
 
     def tables(self, state: KeyedState, start: bytes, stop: bytes | None) -> Iterator[pa.Table]:
         """Iterate over the rows of a state, with its schema."""
@@ -123,6 +128,15 @@ class _OpenStore(OpenPart):
         for key, value in found:
             yield moved + key[2:], value if rewrite is None else rewrite(value)
 
+    def get(self, state: KeyedState, key: bytes) -> Entry | None:
+        mine = self.registry.get(state.name)
+        value = None if mine is None else self._store.get(table_prefix(mine.table) + key)
+        if mine is None or value is None:
+            return None
+        rewrite = rewriter(mine, state.info)
+        assert not isinstance(rewrite, Incompatible)
+        return table_prefix(state.info.table) + key, value if rewrite is None else rewrite(value)
+
     def close(self) -> None:
         self._store.close()
 
@@ -146,6 +160,8 @@ class _OpenSavepoint(OpenPart):
         self._part = part
         self._scratch = scratch
         self._stack = contextlib.ExitStack()
+        self._lock = threading.Lock()
+        """Held by a thread that opens a file or reads a row group."""
         self._opened: dict[str, pq.ParquetFile] = {}
         self._recent: OrderedDict[tuple[str, int], tuple[list[bytes], pa.Table]] = OrderedDict()
         self.registry = {file.state: file.info for file in part.files}
@@ -195,13 +211,14 @@ class _OpenSavepoint(OpenPart):
         file = next((file for file in self._part.files if file.state == state.name), None)
         if file is None or not file.rows:
             return file, None
-        if file.path not in self._opened:
-            copy = verified_copy(self._part.savepoint, file, self._scratch)
-            path = self._stack.enter_context(copy)
-            self._opened[file.path] = self._stack.enter_context(
-                pq.ParquetFile(path, memory_map=True)
-            )
-        return file, self._opened[file.path]
+        with self._lock:
+            if file.path not in self._opened:
+                copy = verified_copy(self._part.savepoint, file, self._scratch)
+                path = self._stack.enter_context(copy)
+                self._opened[file.path] = self._stack.enter_context(
+                    pq.ParquetFile(path, memory_map=True)
+                )
+            return file, self._opened[file.path]
 
     def _row_groups(
         self, parquet: pq.ParquetFile, start: bytes, stop: bytes | None
@@ -218,14 +235,15 @@ class _OpenSavepoint(OpenPart):
         self, file: SavepointFile, parquet: pq.ParquetFile, group: int
     ) -> tuple[list[bytes], pa.Table]:
         """Return the stored keys of a row group, and its rows."""
-        found = self._recent.get((file.path, group))
-        if found is None:
-            table = parquet.read_row_group(group)
-            found = stored_keys(file, table), table
-            self._recent[file.path, group] = found
-            if len(self._recent) > _ROW_GROUPS_KEPT:
-                self._recent.popitem(last=False)
-        return found
+        with self._lock:
+            found = self._recent.get((file.path, group))
+            if found is None:
+                table = parquet.read_row_group(group)
+                found = stored_keys(file, table), table
+                self._recent[file.path, group] = found
+                if len(self._recent) > _ROW_GROUPS_KEPT:
+                    self._recent.popitem(last=False)
+            return found
 
 
 def _group(number: int) -> bytes:

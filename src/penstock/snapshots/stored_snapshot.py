@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +22,7 @@ from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.state_parts import CheckpointPart, OpenPart, SavepointPart, StatePart
 from penstock.state.backends.host_files import HostFiles
 from penstock.state.key_groups import key_group_range
+from penstock.state.registry.meta_info import StateMetaInfo
 from penstock.state.registry.migration import merged_registry
 from penstock.storage.storages import storage_at
 from penstock.task.layout import state_location
@@ -104,18 +105,8 @@ class StoredSnapshot:
             for part in self.parts(operator):
                 with opened_part(part) as one:
                     registries.append(one.registry)
-        merged = merged_registry([dict(registry) for registry in registries], operator.name)
-        return [
-            KeyedState(
-                operator.uid,
-                operator.name,
-                name,
-                info,
-                operator.key_type,
-                operator.max_parallelism,
-            )
-            for name, info in sorted(merged.items())
-        ]
+        about = operator.uid, operator.name, operator.key_type, operator.max_parallelism
+        return states_in(registries, *about)
 
     @cached_property
     def _states(self) -> dict[str, list[KeyedState]]:
@@ -131,6 +122,21 @@ class StoredSnapshot:
         if operator.uid not in self._states:
             self._states[operator.uid] = self.keyed_states(operator)
         return state_named(self._states[operator.uid], operator, name)
+
+
+def states_in(
+    registries: Sequence[Mapping[str, StateMetaInfo]],
+    uid: str,
+    name: str,
+    key_type: str,
+    max_parallelism: int,
+) -> list[KeyedState]:
+    """Return the states of an operator by name, from the registries of its subtasks."""
+    merged = merged_registry([dict(registry) for registry in registries], name)
+    return [
+        KeyedState(uid, name, state, info, key_type, max_parallelism)
+        for state, info in sorted(merged.items())
+    ]
 
 
 def state_named(states: Sequence[KeyedState], operator: OperatorSnapshot, name: str) -> KeyedState:

@@ -22,6 +22,7 @@ from penstock.job.context import AttemptContext
 from penstock.job.input.channel_view import ChannelView
 from penstock.job.input.source_input import SourceInput
 from penstock.job.input.stage_input import StageInput
+from penstock.job.snapshot.stage_state import StageState
 from penstock.job.stage.region_loop import RegionLoop
 from penstock.job.stage.stage_execution import StageExecution
 
@@ -35,6 +36,7 @@ class Attempt:
         self._sinks = AttemptSinks(context)
         self._inputs: dict[StageId, StageInput] = {}
         """By the first stage of each region."""
+        self._executions: list[StageExecution] = []
         self._threads: list[threading.Thread] = []
         self._is_cancelled = False
         self.coordinator: CheckpointCoordinator | None = None
@@ -95,7 +97,14 @@ class Attempt:
         source = opened if isinstance(opened, SourceInput) else None
         publishers = self._sinks.publishers_of(stage)
         record = partial(self._record_event, stage.name)
-        return StageExecution(self._context, stage, publishers, source, record)
+        execution = StageExecution(self._context, stage, publishers, source, record)
+        self._executions.append(execution)
+        return execution
+
+    def keyed_states(self) -> list[StageState]:
+        """Return the keyed state of every stage that has any; any thread may call."""
+        states = [execution.state for execution in list(self._executions)]
+        return [state for state in states if state.backend_name is not None]
 
     def _record_event(
         self, stage: str, checkpoint: CheckpointId, event: CheckpointEvent, what: str

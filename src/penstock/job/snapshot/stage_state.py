@@ -24,6 +24,7 @@ from penstock.recovery.operator_matching import key_type_signature
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import verify_files
 from penstock.savepoint.write import finalize_files
+from penstock.snapshots.state_parts import CheckpointPart
 from penstock.state.backends.refs import (
     LocalSnapshot,
     StagedName,
@@ -32,6 +33,7 @@ from penstock.state.backends.refs import (
 )
 from penstock.state.backends.registry import create_state_backend
 from penstock.state.files import check_exists
+from penstock.state.key_groups import key_group_range
 from penstock.state.savepoint_file import SavepointFile
 from penstock.storage.durable_files import make_directory, sync_directory
 from penstock.task.messages import Acknowledgement
@@ -66,12 +68,28 @@ class DurableState:
     """Per subtask, how much was written for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedState:
+    """The keyed state after a micro-batch, for readers; its files stay until `release`."""
+
+    batch: int
+    published: float
+    """When, in seconds since the epoch; the start of the attempt before its first micro-batch."""
+    parts: list[CheckpointPart]
+    files: StateFilesLease
+
+    def release(self) -> None:
+        """End the reading."""
+        self.files.release()
+
+
 class StageState:
     """The version of each subtask's state.
 
     Called by the region loop, except `make_durable` and `export`, which the stage's checkpoint
-    executor calls while the loop continues with later versions. What the executor uploads reaches
-    the loop through `_uploaded`, under the lock; everything else belongs to one of the two threads.
+    executor calls while the loop continues with later versions, and `published`, which any thread
+    calls. What the executor uploads reaches the loop through `_uploaded`, under the lock; readers
+    get the version under another one. Everything else belongs to one of the two threads.
     """
 
     def __init__(self, stage: Stage, context: AttemptContext, restored: RestoredStage) -> None:
@@ -93,6 +111,8 @@ class StageState:
         ] or [{} for _ in range(stage.parallelism)]
         self._snapshots: list[LocalSnapshot | None] = [None] * stage.parallelism
         self.version = restored.version
+        self._readers_lock = threading.Lock()
+        self._published_at = self._clock()
         self.is_restored = restored.is_restored
         self._compaction = BackgroundCompaction(stage.name, self._compact)
         self._places = [self._location(i).shared for i in range(stage.parallelism)]
@@ -116,6 +136,21 @@ class StageState:
             self._store = StateInStore(
                 stage, self._layout, self._submitter, self._registry, self._refs
             )
+
+    @property
+    def uid(self) -> str:
+        """The uid of the operator that has the keyed state."""
+        return self._stage.head.uid
+
+    @property
+    def name(self) -> str:
+        """The name of this operator."""
+        return self._stage.head.name
+
+    @property
+    def max_parallelism(self) -> int:
+        """The number of its key groups."""
+        return self._stage.head.max_parallelism
 
     @property
     def backend_name(self) -> str | None:
@@ -147,11 +182,30 @@ class StageState:
         self, batch: int, refs: list[StateRef], acks: Sequence[Acknowledgement]
     ) -> None:
         """Continue from a published micro-batch."""
-        self.version = batch
         self._snapshots = [ack.snapshot for ack in acks]
         for mine, ack in zip(self._operator_state, acks, strict=True):
             mine.update(ack.operator_state)
-        self._set_refs(refs)
+        with self._readers_lock:
+            self.version, self._published_at = batch, self._clock()
+            self._set_refs_locked(refs)
+
+    def published(self) -> PublishedState:
+        """Return the newest state; the caller releases it."""
+        with self._readers_lock:
+            refs, batch, published = self._refs, self.version, self._published_at
+            files = self._registry.acquire(self.files(refs))
+        head, backend = self._stage.head, self._settings.backend
+        parts = [
+            CheckpointPart(
+                subtask,
+                key_group_range(head.max_parallelism, self._stage.parallelism, subtask),
+                backend,
+                location,
+                ref,
+            )
+            for subtask, (location, ref) in enumerate(zip(self._places, refs, strict=False))
+        ]
+        return PublishedState(batch, published, parts, files)
 
     # -- snapshots --------------------------------------------------------------------------
 
@@ -293,6 +347,10 @@ class StageState:
         self._set_refs(refs)
 
     def _set_refs(self, refs: list[StateRef]) -> None:
+        with self._readers_lock:
+            self._set_refs_locked(refs)
+
+    def _set_refs_locked(self, refs: list[StateRef]) -> None:
         self._refs = refs
         if refs:
             self._live_files.replace(self.files(refs))

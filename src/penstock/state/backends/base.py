@@ -162,7 +162,7 @@ class StateBackend(ABC):
 
         Called outside of tasks, by readers that are not part of the job. ``files`` has links or
         copies of files on this host; versions opened one after another share what they have in
-        common. The store may be read from one thread at a time.
+        common. Any thread may read the store, also while the next version is opened.
 
         Raises:
             CorruptStateError: if a file it needs is missing, damaged or another one.

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +82,10 @@ class _Index(NamedTuple):
 
 
 class BaseFile:
-    """A base, mapped into memory: a block is decoded once, to find out where its entries are."""
+    """A base, mapped into memory: a block is decoded once, to find out where its entries are.
+
+    Any thread may read; two may decode the same block.
+    """
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -138,7 +142,8 @@ class BaseFile:
             if len(self._indexes) > _INDEXES_KEPT:
                 self._indexes.popitem(last=False)
         else:
-            self._indexes.move_to_end(number)
+            with suppress(KeyError):  # another thread has removed it
+                self._indexes.move_to_end(number)
         return index
 
 

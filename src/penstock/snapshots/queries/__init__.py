@@ -1,0 +1,1 @@
+"""Queries for keys of one state, and their answers as JSON."""
