@@ -42,6 +42,8 @@ COMMITTABLES = pa.schema(
     ]
 )
 
+_NO_SPLITS: list[tuple[str | None, int | None]] = [(None, None)]
+
 _unpack_entry = msgspec.msgpack.Decoder(tuple[bytes, bytes | None]).decode
 
 
@@ -95,7 +97,8 @@ class OperatorState:
         """
         if self.is_broadcast:
             return self._entries()
-        subtasks, positions = [], []
+        subtasks: list[int] = []
+        positions: list[int] = []
         for subtask, elements in enumerate(self.subtasks):
             subtasks += [subtask] * len(elements)
             positions += range(len(elements))
@@ -180,7 +183,7 @@ def source_positions(
 
     A source without splits has one row, in which split and position are null.
     """
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for operator in metadata.operators if operators is None else operators:
         source = operator.source
         if source is None:
@@ -188,7 +191,7 @@ def source_positions(
         positions = sorted(source.positions.items())
         rows += [
             (operator.uid, operator.name, split, at, source.finished, source.enumerator_state)
-            for split, at in positions or [(None, None)]
+            for split, at in (positions or _NO_SPLITS)
         ]
     return _table(rows, POSITIONS)
 
