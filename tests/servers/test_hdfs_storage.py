@@ -110,7 +110,8 @@ def test_a_cluster_that_is_killed_during_writes_is_waited_for(
         time.sleep(0.002)
     hdfs.kill()
     hdfs.start()
-    writer.join(120)
+    writer.join(240)
+    assert not writer.is_alive(), f"the writer waits since it has written {done[-1]}"
     assert failures == []
     assert storage.list("") == sorted([*(f"d/{n}" for n in range(40)), "last"])
     assert all(storage.read(f"d/{n}") == b"%d" % n for n in range(40))
