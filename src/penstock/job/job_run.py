@@ -308,6 +308,7 @@ class JobRun:
         detected = time.monotonic()
         self._monitor.attempt_failed()
         self._close_attempt()
+        self._monitor.attempt_closed()
         while True:
             # A driver that was replaced may fail in any way. The history is not its own any more.
             if (fenced := self._fenced(failure)) is not None:

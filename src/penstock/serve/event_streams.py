@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,10 +20,15 @@ _RETRY_S = "5"
 
 async def events(request: Request, context: ServerContext) -> Response:
     """Open a stream of the list of jobs (`jobs`) and, with `?job=ID`, of that job (`job`)."""
+    if request.method != "GET":
+        # There is nothing to send after the head, and it would never end.
+        return error_answer(405, None, {"Allow": "GET", "Connection": "close"})
     job = request.query_params.get("job")
     topics = [JOBS] if job is None else [JOBS, f"job:{job}"]
     if job is not None and ("\n" in job or "\r" in job):
         return error_answer(400, "a job's id has no line breaks")
+    if job is not None and await to_thread.run_sync(context.jobs.find, job) is None:
+        return error_answer(404, f"Job {job} not found", {"Connection": "close"})
     try:
         return context.events.open(topics, lambda topic: state_of(context, topic))
     except TooManyStreamsError:

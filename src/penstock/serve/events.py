@@ -75,11 +75,11 @@ class EventHub:
 
     async def events(self, topics: list[str]) -> AsyncIterator[bytes]:
         """Yield the states of topics as they change."""
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
         yield b"retry: 2000\n\n"
         sent: dict[str, int] = {}
         while not self.is_ending():
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._run())
             known = [(topic, *self._states[topic]) for topic in topics if topic in self._states]
             new = [event for event in known if sent.get(event[0]) != event[1]]
             for topic, version, state in new:
@@ -102,11 +102,10 @@ class EventHub:
             for topic in list(self._readers):
                 try:
                     value = await to_thread.run_sync(self._source, topic)
+                    self._keep(topic, encode_json(value))
                 except Exception as error:
                     # It is sent when it can be had again.
                     self._log(f"{type(error).__name__}: {error}")
-                    continue
-                self._keep(topic, encode_json(value))
             self._states = {t: s for t, s in self._states.items() if t in self._readers}
             async with self._changed:
                 self._changed.notify_all()

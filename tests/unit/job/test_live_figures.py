@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir, jobs_in
-from penstock.common import JobClient
+from penstock.common import JobClient, Types
 from penstock.common.live_figures import LiveFigures
-from penstock.errors import FencedError
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.errors import FencedError, UserFunctionError
 from penstock.ids import JobKey
 from penstock.job.figures import live_reporter
 from penstock.job.figures.live_reporter import LiveReporter
+from penstock.job.job_run import JobRun
 from penstock.recovery.control import Answer, Control, Metrics, Request, Watch
+from penstock.testing.inline import run_inline
 from tests.unit.cli.job_fixtures import end, endless_job
 from tests.unit.support import eventually
 
@@ -188,3 +191,33 @@ def test_the_report_is_removed_when_the_job_ends(client: JobClient, tmp_path: Pa
     eventually(lambda: job.read_live() is not None)
     end(client)
     eventually(lambda: job.read_live() is None)
+
+
+def test_between_two_attempts_no_stage_is_backpressured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = JobRun._close_attempt
+
+    def close_late(run: JobRun) -> None:
+        # A loop finds its channel full while the attempt ends.
+        for stage in run._monitor.stages.values():
+            stage.observe_backpressure(is_blocked=True)
+        close(run)
+
+    monkeypatch.setattr(JobRun, "_close_attempt", close_late)
+    seen: list[float] = []
+    wait = JobRun._record_exception
+
+    def record(run: JobRun, failure: BaseException, reason: str) -> None:
+        stages = [stage.figures() for stage in run._monitor.stages.values()]
+        seen.extend(s.metrics["isBackPressured"] for stage in stages for s in stage.subtasks)
+        wait(run, failure, reason)
+
+    monkeypatch.setattr(JobRun, "_record_exception", record)
+    env = run_inline(StreamExecutionEnvironment.get_execution_environment())
+    numbers = env.from_collection([1, 0]).map(lambda n: 1 // n, Types.LONG())
+    numbers.print()
+    with pytest.raises(UserFunctionError):
+        env.execute("fails")
+    assert seen
+    assert set(seen) == {0}

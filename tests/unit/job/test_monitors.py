@@ -95,6 +95,21 @@ def test_a_wait_counts_while_it_lasts_and_ends_with_the_attempt(
     assert keyed.figures().subtasks[0].metrics["isBackPressured"] == 0
 
 
+def test_a_loop_that_waits_until_its_attempt_is_closed_does_not_wait_any_more(
+    job: JobMonitor, clock: Clock
+) -> None:
+    keyed = job.stages[1]  # type: ignore[index]
+    job.attempt_failed()
+    # The loops end after the failure is known.
+    keyed.observe_backpressure(is_blocked=True)
+    keyed.observe_pending(5)
+    clock.now += 1
+    job.attempt_closed()
+    clock.now += 8
+    assert keyed.figures().subtasks[0].metrics["isBackPressured"] == 0
+    assert times(keyed.figures(), 0) == pytest.approx((0, 1000 / 9, 8000 / 9))
+
+
 def test_a_long_micro_batch_never_makes_more_than_a_second_of_a_second(
     job: JobMonitor, clock: Clock
 ) -> None:

@@ -143,6 +143,35 @@ def test_figures_of_a_driver_that_does_not_answer_are_marked_stale(
     assert get(client, "/taskmanagers") == {"taskmanagers": []}
 
 
+def test_metrics_of_a_driver_that_does_not_report_are_unknown_and_totals_are_marked(
+    client: TestClient, job: JobDir
+) -> None:
+    count = f"{VERTICES}/count"
+    for path in ("/jobs/count/accumulators", f"{count}/accumulators", f"{count}/taskmanagers"):
+        assert get(client, path)["penstock-live-stale"] is False
+    # Its process is gone: what it has reported is as new as before.
+    set_driver(job, pid=2**22)
+    for path in ("/jobs/count/metrics", f"{SOURCE}/metrics", f"{SOURCE}/subtasks/0/metrics"):
+        for query in ("", "?get=numRestarts,0.numRecordsIn,numRecordsIn"):
+            assert get(client, path + query) == [], path
+    assert get(client, f"{SOURCE}/subtasks/metrics?get=busyTimeMsPerSecond") == []
+    assert get(client, f"{SOURCE}/watermarks") == []
+    accumulators = get(client, "/jobs/count/accumulators")
+    assert len(accumulators["user-task-accumulators"]) == 1
+    assert accumulators["penstock-live-stale"] is True
+    for path in (f"{count}/accumulators", f"{count}/taskmanagers", f"{SOURCE}/subtasks/0"):
+        assert get(client, path)["penstock-live-stale"] is True
+
+
+def test_a_long_list_of_subtasks_costs_nothing(client: TestClient) -> None:
+    path = f"{SOURCE}/subtasks/metrics?get=numRecordsIn&agg=sum&subtasks="
+    ranges = ",".join(f"{n}-9999999" for n in range(1, 1000))
+    began = time.process_time()
+    assert get(client, path + ranges) == [{"id": "numRecordsIn", "sum": 300}]
+    assert get(client, f"{path}{'0-99999,' * 1000}")[0]["sum"] == 400
+    assert time.process_time() - began < 1
+
+
 def test_a_job_between_two_attempts_is_restarting(client: TestClient, job: JobDir) -> None:
     job.write_live(figures(status="RESTARTING"))
     assert get(client, "/jobs/count/status") == {"status": "RESTARTING"}

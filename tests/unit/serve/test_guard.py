@@ -94,6 +94,48 @@ def test_a_browser_needs_json_or_a_header_of_its_own_to_change_something(
     assert client.post(path).status_code == 409  # no browser
 
 
+@pytest.mark.parametrize("path", ["/overview", "/v1/events", "/metrics", "/docs", "/"])
+def test_a_page_of_another_site_reads_nothing_but_may_link_here(
+    client: TestClient, path: str
+) -> None:
+    for site in ("cross-site", "same-site"):
+        other = {"sec-fetch-site": site}
+        for more in (
+            {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+            {"sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+            {"sec-fetch-mode": "cors"},
+            {},
+        ):
+            assert client.get(path, headers=other | more).status_code == 403, more
+    link = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    if "events" not in path:
+        assert client.get(path, headers=link | {"sec-fetch-site": "cross-site"}).status_code == 200
+        assert client.get(path, headers={"sec-fetch-site": "same-origin"}).status_code == 200
+        assert client.get(path, headers={"sec-fetch-site": "none"}).status_code == 200
+
+
+def test_the_head_of_an_event_stream_is_not_sent_alone(client: TestClient) -> None:
+    response = client.head("/events")
+    assert (response.status_code, response.headers["allow"]) == (405, "GET")
+
+
+def test_an_event_stream_of_an_unknown_job_is_not_found(client: TestClient) -> None:
+    response = client.get("/events?job=unknown")
+    assert (response.status_code, response.json()) == (404, {"errors": ["Job unknown not found"]})
+
+
+def test_the_dashboard_learns_what_its_token_may_do(guarded: TestClient, tmp_path: Path) -> None:
+    for token, role, controls in ((READER, "reader", False), (OPERATOR, "operator", True)):
+        headers = {"authorization": f"Bearer {token}"}
+        about = guarded.get("/v1/config", headers=headers).json()
+        assert (about["penstock-role"], about["penstock-needs-token"]) == (role, True)
+        assert about["features"]["web-cancel"] is controls
+    with server(tmp_path) as client:
+        about = client.get("/v1/config").json()
+    assert (about["penstock-role"], about["penstock-needs-token"]) == ("operator", False)
+    assert about["penstock-version"]
+
+
 def test_without_a_token_nothing_of_jobs_is_shown(guarded: TestClient) -> None:
     public = ("/", "/index.html", "/docs", "/openapi.json")
     assert [guarded.get(path).status_code for path in public] == [200] * 4

@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from penstock.common.job_status import JobStatus
+from penstock.serve.jobs.disposals import Disposals
 from penstock.serve.jobs.hex_ids import hex_id
 from tests.unit.cli.job_fixtures import end, endless_job, job_directory, set_driver
 from tests.unit.serve.serve_fixtures import get, server
@@ -130,6 +131,51 @@ def test_a_savepoint_can_be_deleted_and_only_one_of_a_job_here(
     assert completed(client, f"/savepoint-disposal/{answer.json()['request-id']}") == {}
     assert not Path(path).exists()
     assert get(client, f"/jobs/{job}/checkpoints")["history"][0]["discarded"] is True
+
+
+def test_a_disposal_with_a_trigger_that_comes_twice_is_done_once(
+    client: TestClient, tmp_path: Path
+) -> None:
+    job = only(client)
+    body = {"target-directory": str(tmp_path / "s")}
+    trigger = client.post(f"/jobs/{job}/savepoints", json=body).json()["request-id"]
+    path = completed(client, f"/jobs/{job}/savepoints/{trigger}")["location"]
+    for _ in range(2):
+        sent = {"savepoint-path": path, "triggerId": "a" * 32}
+        answer = client.post("/savepoint-disposal", json=sent)
+        assert answer.json() == {"request-id": "a" * 32}
+        assert completed(client, f"/savepoint-disposal/{'a' * 32}") == {}
+
+
+def test_a_disposal_that_goes_on_is_in_progress() -> None:
+    disposals = Disposals()
+    assert disposals.begin("a")
+    assert not disposals.begin("a")
+    assert (disposals.is_going_on("a"), disposals.result("a")) == (True, None)
+    disposals.end("a", "no")
+    assert (disposals.is_going_on("a"), disposals.result("a")) == (False, ("no",))
+    assert not disposals.begin("a")
+    for number in range(2000):
+        disposals.begin(str(number))
+        disposals.end(str(number), None)
+    assert disposals.result("a") is None
+    assert disposals.result("1999") == (None,)
+
+
+def test_each_kind_of_trigger_has_a_status_call_of_its_own(
+    client: TestClient, tmp_path: Path
+) -> None:
+    job = only(client)
+    body = {"target-directory": str(tmp_path / "s"), "triggerId": "a" * 32}
+    assert client.post(f"/jobs/{job}/savepoints", json=body).status_code == 202
+    assert client.get(f"/jobs/{job}/checkpoints/{'a' * 32}").status_code == 404
+    completed(client, f"/jobs/{job}/savepoints/{'a' * 32}")
+    answer = client.get(f"/jobs/{job}/checkpoints/{'a' * 32}")
+    assert answer.status_code == 404
+    assert "There is no checkpoint operation" in answer.json()["errors"][0]
+    client.post(f"/jobs/{job}/checkpoints", json={"triggerId": "b" * 32})
+    assert completed(client, f"/jobs/{job}/checkpoints/{'b' * 32}")["checkpointId"] == 2
+    assert client.get(f"/jobs/{job}/savepoints/{'b' * 32}").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ class JobMonitor:
         """Record that an attempt has failed, and that the job may be restarted."""
         with self._lock:
             self._failed_at, self._running_since = self._monotonic(), None
+        self.attempt_closed()
+
+    def attempt_closed(self) -> None:
+        """Record that nothing of an attempt runs any more: until now its loops may have waited."""
         for stage in self.stages.values():
             stage.stopped()
 

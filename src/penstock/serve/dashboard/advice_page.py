@@ -89,7 +89,8 @@ def _log_once(view: JobView, error: Exception) -> None:
         if kind in _logged:
             return
         _logged.add(kind)
-    logger.warning("Job %s gets no advice: %s", view.overview.id, redact(repr(error)), exc_info=error)
+    reason = redact(repr(error))
+    logger.warning("Job %s gets no advice: %s", view.overview.id, reason, exc_info=error)
 
 
 def fitted(job: CachedJob, view: JobView) -> JobModel | None:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from penstock.checkpoint.history import CheckpointStats, CheckpointStatus, History
-from penstock.checkpoint.storage.job_dir import checkpoint_dir_name
 from penstock.client.job_overview import ShownCheckpoint, is_savepoint
 from penstock.common.text.elapsed import duration
 from penstock.recovery.lease import Alive
@@ -16,7 +15,7 @@ from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import JobView
 from penstock.serve.rest.checkpoints import settings_of
-from penstock.serve.rest.found_jobs import job_of
+from penstock.serve.rest.found_jobs import LONGEST_NUMBER, job_of
 
 
 def checkpoint_list(call: Call) -> dict[str, Any]:
@@ -44,7 +43,8 @@ def one_checkpoint(call: Call) -> dict[str, Any]:
     """Return one checkpoint with the statistics of its subtasks and its event log."""
     job, view = job_of(call)
     number = call.path["checkpointid"]
-    record = job.checkpoint(int(number)) if number.isascii() and number.isdecimal() else None
+    is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
+    record = job.checkpoint(int(number)) if is_number else None
     if record is None:
         raise RestError(404, f"Checkpoint {number} is not in the history of the job")
     return {"now": time.time(), **full(record, view)}
@@ -118,7 +118,7 @@ def _is_discarded(record: CheckpointStats, view: JobView) -> bool:
         return False
     if is_savepoint(record):
         return False
-    return view.state.find(record.id) is None and checkpoint_dir_name(record.id) != ""
+    return view.state.find(record.id) is None
 
 
 def _configuration(view: JobView) -> dict[str, str]:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from penstock.common.text.tolerant_json import decode_json
 from penstock.serve.http.answers import RestError, answer
 from penstock.serve.http.bodies import body_of
+from penstock.serve.http.tokens import Role
 
 if TYPE_CHECKING:
     from penstock.serve.context import ServerContext
@@ -36,6 +37,14 @@ class Call:
     content_type: str = ""
     request: Request | None = None
     """The request itself; its body is unread if the function of the call is a coroutine."""
+
+    @property
+    def role(self) -> Role:
+        """What the caller may do."""
+        tokens = self.context.settings.tokens
+        if tokens is None:
+            return Role.OPERATOR
+        return tokens.role(self.request.headers.get("authorization") if self.request else None)
 
     def flag(self, name: str) -> str | None:
         """Return a parameter of the query, None if it is not there."""

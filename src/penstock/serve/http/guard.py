@@ -111,9 +111,12 @@ class Guard:
         same = (f"http://{host}".lower(), f"https://{host}".lower())
         if origin is not None and origin.lower() not in same:
             return 403, "Requests from other sites are refused"
-        if self._changes(method, path):
-            if headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-                return 403, "Requests from other sites are refused"
+        changes = self._changes(method, path)
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and (
+            changes or not _is_link(headers)
+        ):
+            return 403, "Requests from other sites are refused"
+        if changes:
             is_json = headers.get("content-type", "").split(";")[0].strip() == "application/json"
             is_chosen = is_json or CSRF_HEADER in headers or "authorization" in headers
             if not is_chosen and any(name in headers for name in _OF_BROWSERS):
@@ -150,6 +153,12 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+def _is_link(headers: Headers) -> bool:
+    """Whether a browser shows the answer as a page of its own: a link of another site is fine."""
+    to = headers.get("sec-fetch-dest", "document")
+    return headers.get("sec-fetch-mode") == "navigate" and to == "document"
 
 
 class _TooLargeError(Exception):

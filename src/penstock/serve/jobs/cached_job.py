@@ -20,7 +20,7 @@ from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.client.job_overview import JobOverview, last_checkpoint_of, overview_of
 from penstock.errors import CorruptJournalError
-from penstock.recovery.lease import DriverStatus, driver_status
+from penstock.recovery.lease import DriverStatus, Free, driver_status
 
 _FEW = 3
 _READ_AT_ONCE = 8
@@ -38,6 +38,16 @@ class JobView(msgspec.Struct, frozen=True):
     overview: JobOverview
     time: float
     """When it was read, in seconds since the epoch."""
+
+
+def unreadable_job(directory: JobDir, last: JobView | None, now: float) -> JobView:
+    """Return what is shown of a job whose directory cannot be read now; it may run or not."""
+    facts = None if last is None else last.facts
+    name = directory.key if facts is None else facts.name
+    last_checkpoint = None if last is None else last.overview.last_checkpoint
+    unreadable = [str(directory.path)]
+    overview = overview_of(directory, name, None, Free(), last_checkpoint, unreadable)
+    return JobView(directory, facts, None, Free(), overview, now)
 
 
 class CachedJob:

@@ -13,7 +13,7 @@ from penstock.checkpoint.storage.job_dir import JobDir, is_job
 from penstock.common.storage_url import Location
 from penstock.ids import JobKey
 from penstock.recovery.lease import Free
-from penstock.serve.jobs.cached_job import CachedJob, JobView
+from penstock.serve.jobs.cached_job import CachedJob, JobView, unreadable_job
 from penstock.serve.jobs.hex_ids import hex_id
 from penstock.storage.storages import storage_at
 
@@ -24,7 +24,7 @@ _MAX_AGE_ENDED_S = 30.0
 _WAIT_S = 0.2
 """How long a caller waits for a new look before it gets an older one."""
 _OLD_S = 30.0
-"""Older than this nothing is shown without a new look."""
+"""Older than this nothing is shown without a new look, and no job that cannot be read now."""
 
 
 class JobCatalog:
@@ -90,8 +90,17 @@ class JobCatalog:
                 return None if view is None else (found, view)
             if attempt == 0:
                 # A job may have started since the last look.
-                self._begin_look().result()
+                self._find_new(id_)
         return None
+
+    def _find_new(self, id_: str) -> None:
+        """Look for one job, and at no other one: any caller can make up ids."""
+        for name in storage_at(self.directory).children(""):
+            if id_ in (name, hex_id(name)):
+                pair = self._read(name, {}, self._clock())
+                if pair is not None:
+                    with self._lock:
+                        self._cached.setdefault(name, pair[0])
 
     def close(self) -> None:
         """End the threads."""
@@ -140,4 +149,6 @@ class JobCatalog:
         except OSError:
             # One job that cannot be read now does not hide the others.
             view = job.last
+            if view is None or not 0 <= now - view.time < _OLD_S:
+                view = unreadable_job(job.directory, view, now)
         return None if view is None else (job, view)

@@ -1,4 +1,7 @@
-"""Accumulators: the counters of a job's functions."""
+"""Accumulators: the counters of a job's functions.
+
+They are totals: those of a driver that does not report any more are shown with a mark.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,34 @@ from penstock.common.metric_values import MetricInfo
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call, Endpoint
 from penstock.serve.rest.found_jobs import job_of, number_of, subtask_of, vertex_of
-from penstock.serve.rest.metrics import figures_of
-from penstock.serve.rest.vertices import subtasks
+from penstock.serve.rest.vertices import LIVE_WAIT_S, subtasks
 
 
 def of_job(call: Call) -> dict[str, Any]:
     """Return the counters of all functions of a job."""
     _, job = job_of(call)
-    figures = figures_of(call, job)
+    live = call.context.live.of(job, LIVE_WAIT_S)
+    figures = live.figures
     return {
         "job-accumulators": [],
         "user-task-accumulators": _counters([] if figures is None else figures.user),
         "serialized-user-task-accumulators": {},
+        "penstock-live-stale": live.is_stale,
     }
 
 
 def of_vertex(call: Call) -> dict[str, Any]:
     """Return the counters of the functions of a vertex."""
     _, job, vertex = vertex_of(call)
-    figures = figures_of(call, job)
+    live = call.context.live.of(job, LIVE_WAIT_S)
+    figures = live.figures
     own = {step.uid for step in vertex.steps}
     found = [] if figures is None else [info for info in figures.user if info.step_uid in own]
-    return {"id": vertex.id, "user-accumulators": _counters(found)}
+    return {
+        "id": vertex.id,
+        "user-accumulators": _counters(found),
+        "penstock-live-stale": live.is_stale,
+    }
 
 
 def of_subtasks(call: Call) -> dict[str, Any]:

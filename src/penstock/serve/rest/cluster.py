@@ -9,9 +9,10 @@ from typing import Any
 from penstock import __version__
 from penstock.serve.flink_json.statuses import flink_status
 from penstock.serve.http.calls import Call, Endpoint
+from penstock.serve.http.tokens import Role
 from penstock.serve.rest.task_managers import slots
 
-FLINK_VERSION = "2.3"
+FLINK_VERSION = "2.4"
 """The version of Flink whose API this is."""
 _REFRESH_MS = 1000
 
@@ -40,17 +41,21 @@ def overview(call: Call) -> dict[str, Any]:
 
 
 def config(call: Call) -> dict[str, Any]:
-    """Return what a dashboard needs to know of the server."""
+    """Return what a dashboard needs to know of the server, and of who looks at it."""
     here = time.localtime()
+    controls = call.role is Role.OPERATOR
     return {
         "refresh-interval": _REFRESH_MS,
         "timezone-name": here.tm_zone or "UTC",
         "timezone-offset": here.tm_gmtoff * 1000,
         "flink-version": FLINK_VERSION,
         "flink-revision": f"penstock {__version__}",
+        "penstock-version": __version__,
+        "penstock-role": call.role.name.lower(),
+        "penstock-needs-token": call.context.settings.tokens is not None,
         "features": {
-            "web-submit": call.context.submissions is not None,
-            "web-cancel": True,
+            "web-submit": controls and call.context.submissions is not None,
+            "web-cancel": controls,
             "web-rescale": False,
             "web-history": False,
         },

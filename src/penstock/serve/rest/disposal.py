@@ -30,7 +30,10 @@ def trigger_disposal(call: Call) -> dict[str, Any]:
     settings = call.context.settings
     place = sent_place(body.savepoint_path, "savepoint-path")
     path = parse_location(place, settings.storage_options)
-    failure = None
+    disposals = call.context.disposals
+    if not disposals.begin(trigger):
+        return {"request-id": trigger}
+    failure: str | None = "it was interrupted"
     try:
         # What is no savepoint of a job here is none of this server's business.
         owner = read_savepoint_metadata(path).job_id
@@ -38,19 +41,24 @@ def trigger_disposal(call: Call) -> dict[str, Any]:
             failure = f"it is a savepoint of job {owner!r}, which is not in this directory"
         else:
             dispose(path, settings.directory, settings.storage_options)
+            failure = None
     except (NotASavepointError, OSError) as error:
         failure = redact(str(error))
-    call.context.disposals.add(trigger, failure)
+    finally:
+        disposals.end(trigger, failure)
     return {"request-id": trigger}
 
 
 def disposal_status(call: Call) -> dict[str, Any]:
     """Return what became of a disposal."""
     trigger = call.path["triggerid"].lower()
-    found = call.context.disposals.results.get(trigger)
+    # In this order: it may end between the two.
+    if call.context.disposals.is_going_on(trigger):
+        return {"status": {"id": "IN_PROGRESS"}, "operation": None}
+    found = call.context.disposals.result(trigger)
     if found is None:
         raise RestError(404, f"There is no savepoint disposal with triggerId={trigger}.")
-    _, failure = found
+    (failure,) = found
     operation = {} if failure is None else {"failure-cause": failure_cause(failure)}
     return {"status": {"id": "COMPLETED"}, "operation": operation}
 

@@ -14,7 +14,7 @@ from penstock.serve.jobs.cached_job import CachedJob, JobView
 from penstock.serve.jobs.snapshots import checkpoint_of
 from penstock.serve.jobs.vertices import Vertex, vertices_of
 
-_LONGEST_NUMBER = 18
+LONGEST_NUMBER = 18
 
 
 def job_of(call: Call) -> tuple[CachedJob, JobView]:
@@ -51,7 +51,7 @@ def number_of(call: Call, name: str) -> int:
         RestError: it is not a number.
     """
     text = call.path[name]
-    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
         message = f"Cannot resolve path parameter ({name}) from value {text!r}: not a number"
         raise RestError(400, message)
     return int(text)

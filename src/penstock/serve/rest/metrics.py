@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.common.live_figures import LiveFigures, StageFigures
@@ -60,8 +60,8 @@ def of_subtasks(call: Call) -> list[dict[str, Any]]:
     values = _subtask_values(stage, _user(figures, stage))
     wanted = call.names("subtasks")
     if wanted is not None:
-        indexes = set(_indexes(wanted))
-        values = {index: found for index, found in values.items() if index in indexes}
+        ranges = _ranges(wanted)
+        values = {i: found for i, found in values.items() if any(i in r for r in ranges)}
     return aggregated(call, list(values.values()))
 
 
@@ -85,8 +85,12 @@ def of_operators(call: Call) -> list[dict[str, str]]:
 
 
 def figures_of(call: Call, job: JobView) -> LiveFigures | None:
-    """Return the figures of a job, waiting a moment if its driver is asked for the first time."""
-    return call.context.live.of(job, LIVE_WAIT_S).figures
+    """Return the figures of a job, None if its driver does not report now.
+
+    Old ones would look like those of now. A driver that is asked for the first time is waited for.
+    """
+    live = call.context.live.of(job, LIVE_WAIT_S)
+    return None if live.is_stale else live.figures
 
 
 def selected(call: Call, values: Values) -> list[dict[str, str]]:
@@ -154,14 +158,16 @@ def _text(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else double_text(value)
 
 
-def _indexes(texts: Iterable[str]) -> Iterator[int]:
-    """Yield the subtasks that `subtasks=0,2-4` names."""
-    for text in texts:
+def _ranges(texts: Iterable[str]) -> list[range]:
+    """Return the ranges of subtasks that `subtasks=0,2-4` names."""
+    found = []
+    for text in dict.fromkeys(texts):
         first, dash, last = text.partition("-")
         if not (first.isdecimal() and (not dash or last.isdecimal())) or len(text) > 12:
             raise RestError(400, f"Cannot resolve query parameter (subtasks) from value {text!r}.")
         end = int(last) if dash else int(first)
-        yield from range(int(first), min(end, int(first) + 100_000) + 1)
+        found.append(range(int(first), end + 1))
+    return found
 
 
 def _skew(values: Sequence[float]) -> float:

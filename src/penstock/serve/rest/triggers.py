@@ -26,6 +26,8 @@ from penstock.serve.rest.found_jobs import job_of
 Format = Literal["CANONICAL", "NATIVE"]
 _TRIGGER = re.compile(r"[0-9a-fA-F]{32}")
 _CHECKPOINT = re.compile(r"chk-([0-9]+)")
+_SAVEPOINTS, _CHECKPOINTS = "", "c0"
+"""What the key of a request has besides the trigger id: each kind has trigger ids of its own."""
 _CANCEL_WAIT_S = 10.0
 _POLL_S = 0.05
 
@@ -130,7 +132,7 @@ def cancel(call: Call) -> dict[str, Any]:
 
 def savepoint_status(call: Call) -> dict[str, Any]:
     """Return what became of a savepoint, or of a stop."""
-    answer = _status(call, "savepoint")
+    answer = _status(call, "savepoint", _SAVEPOINTS)
     if isinstance(answer, Pending):
         return {"status": {"id": "IN_PROGRESS"}, "operation": None}
     operation = {"location": answer.path} if answer.ok else _failure("failure-cause", answer)
@@ -139,7 +141,7 @@ def savepoint_status(call: Call) -> dict[str, Any]:
 
 def checkpoint_status(call: Call) -> dict[str, Any]:
     """Return what became of a checkpoint."""
-    answer = _status(call, "checkpoint")
+    answer = _status(call, "checkpoint", _CHECKPOINTS)
     if isinstance(answer, Pending):
         return {"status": {"id": "IN_PROGRESS"}, "operation": None}
     found = _CHECKPOINT.fullmatch(PurePosixPath(answer.path or "").name)
@@ -183,22 +185,23 @@ def sent_place(text: str, field: str) -> str:
 
 def _submit(call: Call, job: JobView, request: Request, trigger: str | None) -> dict[str, Any]:
     id_ = trigger_of(trigger)
+    kind = _CHECKPOINTS if isinstance(request, Checkpoint) else _SAVEPOINTS
     requests = JobRequests(job, call.context.settings.heartbeat_timeout_s)
     # A repeated trigger is answered from the request that there is, even if the job has ended.
-    if trigger is None or requests.status(id_) is None:
+    if trigger is None or requests.status(id_ + kind) is None:
         if (problem := requests.missing_driver()) is not None:
             raise RestError(409, problem)
-        requests.submit(request, id_)
+        requests.submit(request, id_ + kind)
     return {"request-id": id_}
 
 
-def _status(call: Call, what: str) -> Answer | Pending:
+def _status(call: Call, what: str, kind: str) -> Answer | Pending:
     _, job = job_of(call)
     text = call.path["triggerid"]
     found = None
     if _TRIGGER.fullmatch(text):
         requests = JobRequests(job, call.context.settings.heartbeat_timeout_s)
-        found = requests.status(text.lower())
+        found = requests.status(text.lower() + kind)
     if found is None:
         id_ = call.path["jobid"]
         message = f"There is no {what} operation with triggerId={text} for job {id_}."

@@ -123,7 +123,13 @@ def task_managers(call: Call) -> dict[str, Any]:
                 "aggregated": aggregated(found),
             }
         )
-    return {"id": vertex.id, "name": vertex.name, "now": millis(now), "taskmanagers": shown}
+    return {
+        "id": vertex.id,
+        "name": vertex.name,
+        "now": millis(now),
+        "taskmanagers": shown,
+        "penstock-live-stale": live.is_stale,
+    }
 
 
 def backpressure(call: Call) -> dict[str, Any]:
@@ -163,9 +169,11 @@ def backpressure(call: Call) -> dict[str, Any]:
 
 
 def watermarks(call: Call) -> list[dict[str, str]]:
-    """Return the watermarks at the subtasks of a vertex."""
+    """Return the watermarks at the subtasks of a vertex; none if its driver does not report."""
     _, job, vertex = vertex_of(call)
     live = call.context.live.of(job, LIVE_WAIT_S)
+    if live.is_stale:
+        return []
     figures = by_subtask(stage_figures(live.figures, vertex.stage))
     name = "currentInputWatermark"
     return [
@@ -200,6 +208,7 @@ def subtasks(job: JobView, vertex: Vertex, live: Live, now: float) -> list[dict[
                 "taskmanager-id": _task_manager(job, one),
                 "status-duration": durations,
                 "penstock-attempt": job.overview.attempt,
+                "penstock-live-stale": live.is_stale,
             }
         )
     return found

@@ -13,7 +13,6 @@ from penstock.errors import (
     ProgramTooLargeError,
     RestartRefusedError,
     SubmissionError,
-    UnknownProgramError,
     UnknownSubmissionError,
 )
 from penstock.redaction import redact
@@ -25,8 +24,8 @@ _DISABLED = (
     "This server runs no programs: start it with --submission, or set "
     "penstock.serve.submission.enabled"
 )
+# Flink answers 400 for a JAR file that does not exist.
 _STATUSES: dict[type[SubmissionError], int] = {
-    UnknownProgramError: 404,
     UnknownSubmissionError: 404,
     DuplicateJobSubmissionError: 409,
     RestartRefusedError: 409,

@@ -62,9 +62,12 @@ class RunRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
         """The arguments of the program.
 
         Raises:
-            InvalidSubmissionError: they cannot be split, or are too long.
+            InvalidSubmissionError: they cannot be split, are too long, or are there twice.
         """
         given = self.program_args_list
+        if given is not None and self.program_args is not None:
+            reason = "programArgs and programArgsList are both there: use programArgsList only"
+            raise InvalidSubmissionError(reason)
         if given is None:
             try:
                 given = shlex.split(self.program_args or "")

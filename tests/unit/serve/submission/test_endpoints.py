@@ -149,7 +149,9 @@ def test_programs_are_uploaded_listed_and_deleted_with_flinks_fields(client: Tes
     }  # fmt: skip
     assert client.delete(f"/jars/{id_}").json() == {}
     assert client.delete(f"/jars/{id_}").status_code == 400
-    assert client.post(f"/jars/{id_}/run", json={}).status_code == 404
+    # Flink's statuses.
+    assert client.post(f"/jars/{id_}/run", json={}).status_code == 400
+    assert client.get(f"/jars/{id_}/plan").status_code == 400
     assert get(client, "/jars")["files"] == []
 
 
@@ -253,7 +255,12 @@ def test_a_program_that_makes_no_job_is_a_bad_request(
 def test_a_bad_request_starts_nothing(client: TestClient, fields: dict[str, Any]) -> None:
     program = upload(client, zipped(("main.py", SHOW.encode())), "job.zip")
     assert client.post(f"/jars/{program}/run", json=fields).status_code == 400
-    assert client.post(f"/jars/{program}/run?parallelism=x").status_code == 400
+    for parallelism in ("x", "-1", "1" * 5000):
+        path = f"/jars/{program}/run?parallelism={parallelism}"
+        assert client.post(path).status_code == 400
+    both = {"programArgs": "a b", "programArgsList": ["a", "b"]}
+    refused = client.post(f"/jars/{program}/run", json=both)
+    assert (refused.status_code, "both" in refused.json()["errors"][0]) == (400, True)
     assert get(client, "/submissions") == {"submissions": []}
 
 
