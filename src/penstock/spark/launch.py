@@ -25,6 +25,7 @@ from penstock.job.figures.cluster import ClusterInfo
 from penstock.job.launch import launch
 from penstock.job.launched_job import LaunchedJob
 from penstock.spark.session import open_session
+from penstock.spark.state.session import register
 from penstock.spark.submit.executors import executors
 from penstock.spark.submit.hosts import missing_on_hosts
 from penstock.spark.submit.submitter import SparkSubmitter
@@ -94,7 +95,9 @@ def session_for(configuration: Configuration) -> SparkSession:
     """Return the session that jobs of this configuration run on."""
     keys = (k for k in configuration.key_set() if k.startswith("spark."))
     settings = {key: str(configuration.get(key)) for key in keys}
-    return open_session({**_heartbeats(configuration), **settings})
+    session = open_session({**_heartbeats(configuration), **settings})
+    register(session, configuration)
+    return session
 
 
 def _heartbeats(configuration: Configuration) -> dict[str, str]:

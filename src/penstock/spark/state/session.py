@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.common.config.configuration_file import global_configuration
 from penstock.common.config.known_options import STORAGE_PREFIX
+from penstock.common.configuration import Configuration
 from penstock.errors import StateOptionError, StateReadError
 from penstock.snapshots.json_values import BASE64
 from penstock.spark.root_cause import root_cause
@@ -28,15 +29,15 @@ from penstock.storage.storage_options import storage_options
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, configuration: Configuration | None = None) -> None:
     """Let `spark.read.format()` of a session know `penstock.state` and `penstock.state-metadata`.
 
-    Sessions that environments create have both. Settings of stores come from the session
-    (`spark.penstock.storage.…`) and the global configuration, as they are now.
+    Sessions that environments create or adopt know both. Settings of stores come from the session
+    (`spark.penstock.storage.…`) and the configuration, by default the global one, as they are now.
     """
     if spark in _registered:
         return
-    defaults = _storage_settings(spark)
+    defaults = _storage_settings(spark, configuration)
     for source in (StateSource, StateMetadataSource):
         spark.dataSource.register(_with_defaults(source, defaults))
     _registered.add(spark)
@@ -95,9 +96,11 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _storage_settings(spark: SparkSession) -> dict[str, str]:
+def _storage_settings(
+    spark: SparkSession, configuration: Configuration | None = None
+) -> dict[str, str]:
     """Return the settings of stores, by their whole names; those of the session come first."""
-    known = storage_options(global_configuration())
+    known = storage_options(global_configuration() if configuration is None else configuration)
     prefix = f"spark.{STORAGE_PREFIX}"
     of_session = {
         key.removeprefix(prefix): value
