@@ -51,6 +51,7 @@ def test_nothing_happens_without_a_confirmation(pages: WatchedPages, own: str) -
         page.get_by_role("dialog").get_by_role("button", name="Keep running").click()
         expect(page.get_by_role("dialog")).to_have_count(0)
         actions.get_by_role("button", name=name, exact=True).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
     assert sent == []

@@ -17,7 +17,8 @@ from tests.browser.watched_page import WatchedPages
 JOBS = 100
 CHECKPOINTS = 100
 MOST_BYTES = 300 * 1024
-MOST_SECONDS = 0.3
+MOST_SECONDS = 1.0
+"""On a machine that does nothing else it takes less than 0.3 s, see docs/dashboard.md."""
 _LOADS = 7
 
 pytestmark = pytest.mark.browser

@@ -149,7 +149,7 @@ def test_components_name_every_process_and_where_it_is(
     page = pages.open(address(shop, "components"))
     expect(page.get_by_role("region", name="Job manager")).to_contain_text(str(lease["pid"]))
     expect(page.get_by_role("region", name="Dispatcher")).to_contain_text("can be restarted")
-    expect(page.locator(".chip")).to_have_count(12)
+    expect(page.get_by_role("region", name="Subtasks").locator(".chip")).to_have_count(12)
 
 
 @pytest.mark.parametrize("job", ["failed-job", "finished-job", "in-flight-job", "rocksdb-job"])
