@@ -65,10 +65,10 @@ class RunRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
             InvalidSubmissionError: they cannot be split, are too long, or are there twice.
         """
         given = self.program_args_list
-        if given is not None and self.program_args is not None:
+        if given and self.program_args:
             reason = "programArgs and programArgsList are both there: use programArgsList only"
             raise InvalidSubmissionError(reason)
-        if given is None:
+        if not given:
             try:
                 given = shlex.split(self.program_args or "")
             except ValueError as error:

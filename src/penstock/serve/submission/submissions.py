@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -16,15 +15,12 @@ from pathlib import Path
 
 from penstock.checkpoint.storage.job_dir import JobDir, is_job
 from penstock.checkpoint.storage.journal import Journal
-from penstock.common.config.submission_options import UPLOAD_DIR
 from penstock.errors import (
     DuplicateJobSubmissionError,
     ProcessNotStartedError,
     ProgramFailedError,
     RestartRefusedError,
-    ServerAlreadyRunningError,
     UnknownSubmissionError,
-    UnusableDirectoryError,
 )
 from penstock.ids import JobKey
 from penstock.recovery.lease import Alive, driver_status
@@ -44,7 +40,7 @@ from penstock.serve.submission.restarts import decide_restart
 from penstock.serve.submission.run_request import JobSpec
 from penstock.serve.submission.settings import SubmissionSettings
 from penstock.serve.submission.start_status import ProcessStatus, StartStatus, status_of
-from penstock.storage.durable_files import make_directory
+from penstock.serve.submission.upload_directory import lock, prepare
 
 logger = logging.getLogger("penstock.serve")
 
@@ -74,8 +70,8 @@ class Submissions:
         self.settings = settings
         root = settings.upload_dir
         self._jobs = root / "jobs"
-        _make(root)
-        self._lock_file = _lock(root)
+        prepare(root)
+        self._lock_file = lock(root)
         for directory in (self._jobs, root / "programs"):
             directory.mkdir(_OWNER_ONLY, exist_ok=True)
         self.programs = ProgramStore(root / "programs", settings.max_program_bytes)
@@ -342,36 +338,3 @@ def _add_python_files(settings: dict[str, str], program: Path) -> None:
     """Let Spark's workers import the modules of an archive."""
     key = "python.files"
     settings[key] = ",".join(filter(None, (settings.get(key), str(program))))
-
-
-def _make(root: Path) -> None:
-    """Create a directory that only its owner may enter.
-
-    Raises:
-        UnusableDirectoryError: that is not possible, or another user is its owner.
-    """
-    try:
-        make_directory(root.parent)
-        root.mkdir(_OWNER_ONLY, exist_ok=True)
-        if (owner := root.stat().st_uid) != os.geteuid():
-            reason = f"it belongs to user {owner}"
-            raise UnusableDirectoryError(UPLOAD_DIR.key, str(root), reason)
-        root.chmod(_OWNER_ONLY)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UnusableDirectoryError(UPLOAD_DIR.key, str(root), reason) from error
-
-
-def _lock(root: Path) -> int:
-    """Lock the directory as long as this process lives.
-
-    Raises:
-        ServerAlreadyRunningError: another process has locked it.
-    """
-    descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise ServerAlreadyRunningError(str(root)) from error
-    return descriptor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,15 @@ def test_a_program_without_a_plan_is_a_bad_request(
     response = client.get(f"/jars/{upload(client, program)}/plan")
     assert response.status_code == 400
     assert list(response.json()) == ["errors"]
+
+
+def test_a_program_that_prints_without_end_fills_no_disk(client: TestClient) -> None:
+    program = upload(client, "while True: print('x' * 100_000)")
+    began = time.monotonic()
+    response = client.get(f"/jars/{program}/plan")
+    assert response.status_code == 400
+    assert "prints more than 16 MB" in response.json()["errors"][0]
+    assert time.monotonic() - began < 30
 
 
 # -- settings -----------------------------------------------------------------------------------

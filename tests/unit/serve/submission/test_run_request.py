@@ -53,7 +53,10 @@ def test_a_job_without_an_id_is_a_job_of_its_own(body: bytes) -> None:
 
 def test_arguments_in_one_text_are_split_as_by_a_shell() -> None:
     assert spec(programArgs="--a 'b c' d").arguments == ["--a", "b c", "d"]
-    assert spec(programArgs="x", programArgsList=["y"]).arguments == ["y"]
+    assert spec(programArgs="x", programArgsList=[]).arguments == ["x"]
+    assert spec(programArgs="", programArgsList=["y"]).arguments == ["y"]
+    with pytest.raises(InvalidSubmissionError, match="use programArgsList only"):
+        spec(programArgs="x", programArgsList=["y"])
 
 
 def test_what_only_the_first_start_restores_is_no_setting_of_the_job() -> None:

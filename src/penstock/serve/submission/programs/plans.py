@@ -29,6 +29,7 @@ _OWNER_ONLY = 0o600
 _TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _LONGEST_REASON = 4000
+_LONGEST_OUTPUT = 16 << 20
 
 
 class ExplainedOperator(msgspec.Struct, frozen=True):
@@ -149,8 +150,10 @@ def _output_of(command: Sequence[str], directory: Path, name: str, timeout_s: fl
             start_new_session=True,
         )
         deadline, how = time.monotonic() + timeout_s, os.WEXITED | os.WNOWAIT | os.WNOHANG
+        is_long = False
         while (ended := os.waitid(os.P_PID, process.pid, how)) is None:
-            if time.monotonic() > deadline:
+            is_long = any(os.fstat(f.fileno()).st_size > _LONGEST_OUTPUT for f in (out, err))
+            if is_long or time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)
         # With what the program has started; not reaped yet, so the pid has not been used again.
@@ -158,9 +161,14 @@ def _output_of(command: Sequence[str], directory: Path, name: str, timeout_s: fl
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         if code == 0:
-            out.seek(0)
-            return out.read()
+            out.seek(max(0, os.fstat(out.fileno()).st_size - _LONGEST_OUTPUT))
+            return out.read(_LONGEST_OUTPUT)
         err.seek(max(0, os.fstat(err.fileno()).st_size - _LONGEST_REASON))
         said = redact(err.read().decode(errors="replace").strip())
-    took = f"it takes longer than {timeout_s:.0f} s"
-    raise PlanFailedError(name, took if ended is None else said or f"exit code {code}")
+    if is_long:
+        why = f"it prints more than {_LONGEST_OUTPUT >> 20} MB"
+    elif ended is None:
+        why = f"it takes longer than {timeout_s:.0f} s"
+    else:
+        why = said or f"exit code {code}"
+    raise PlanFailedError(name, why)
