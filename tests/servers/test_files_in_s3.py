@@ -533,6 +533,24 @@ def test_a_sweep_aborts_what_this_job_began_and_no_snapshot_needs(
     assert uploads_below(place) == ["of-another-program.txt"]
 
 
+def test_without_uploads_of_its_own_a_sweep_spares_what_tasks_of_a_later_attempt_upload(
+    place: StorageUrl, tmp_path: Path
+) -> None:
+    hidden = place.with_options({**place.options, "s3.proxy-excludes": "none.example"})
+    mine = Attempt(row_case(hidden, ROLLING), tmp_path)
+    mine.publish(["a"], [])
+    kept = mine.snapshot(1).committables
+    piece = parts_of(kept)[0].sources[0].path
+    uploads = MultipartUploads.of(place)
+    assert uploads is not None
+    of_mine = place / piece.removeprefix(f"{place}/")
+    of_later = of_mine.parent.parent / "a2" / "large.piece"
+    uploads.create(of_mine.parent / "large.piece")
+    uploads.create(of_later)
+    mine.sweep(kept)
+    assert [url for url, _ in uploads.begun(f"{place.path}/")] == [of_later]
+
+
 def test_the_uploads_of_a_checkpoint_that_never_counts_are_aborted(
     case: Case, place: StorageUrl, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
@@ -130,10 +130,13 @@ class Storage(ABC):
     def delete_tree(self, directory: str) -> None:
         """Delete a directory and its content; may be interrupted and repeated."""
 
-    def delete_unfinished(self, directory: str) -> None:  # noqa: B027
+    def delete_unfinished(  # noqa: B027
+        self, directory: str, which: Callable[[str], bool] = lambda _: True
+    ) -> None:
         """Remove what killed processes left of uploads below a directory, where that is possible.
 
-        No process may be uploading there.
+        ``which`` decides by the path that the file would have. No process may be uploading one of
+        these.
         """
 
     def exists(self, path: str) -> bool:

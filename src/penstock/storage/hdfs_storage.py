@@ -18,6 +18,10 @@ from penstock.storage.contract import Storage, StoredFile, relative_names
 T = TypeVar("T")
 
 _STAGED = ".staged-"
+"""How hidden names begin; a token and the final name follow."""
+_TOKEN_CHARACTERS = 32
+_NAME_CHARACTERS = 50
+"""How much of the final name is in a hidden one: a name has at most 255 bytes."""
 _STANDSTILLS = 3
 _FORGET_PAUSES_S = (0.0, 0.05, 0.2, 1.0)
 """How often in a row reading may break off without a single byte."""
@@ -151,11 +155,16 @@ class HdfsStorage(Storage):
         for name in self.children(directory):
             self._delete(name, is_recursive=True)
 
-    def delete_unfinished(self, directory: str) -> None:
+    def delete_unfinished(
+        self, directory: str, which: Callable[[str], bool] = lambda _: True
+    ) -> None:
         at = self._at(directory)
         for facts in self._listed(directory, at, recursive=True, hidden=True):
             if not facts.isdir and _name(facts).startswith(_STAGED):
-                self.delete(facts.path[self._above :])
+                path = facts.path[self._above :]
+                above, separator, name = path.rpartition("/")
+                if which(above + separator + name.removeprefix(_STAGED)[_TOKEN_CHARACTERS + 1 :]):
+                    self.delete(path)
 
     def _at(self, path: str) -> str:
         check_fork(self._root)
@@ -163,8 +172,8 @@ class HdfsStorage(Storage):
 
     def _stage(self, target: str, pieces: Iterable[bytes]) -> str:
         """Write a hidden file beside the target, and remove it if that fails."""
-        directory = target.rpartition("/")[0]
-        hidden = f"{directory}/{_STAGED}{uuid.uuid4().hex}"
+        directory, _, name = target.rpartition("/")
+        hidden = f"{directory}/{_STAGED}{uuid.uuid4().hex}-{name[:_NAME_CHARACTERS]}"
         options = self._client.library.WriteOptions(overwrite=False, create_parent=True)
         writer = self._hdfs.create(hidden, options)
         try:

@@ -204,9 +204,11 @@ class ObjectStorage(Storage):
         # Begins again from the front: what is deleted is not listed any more.
         self._repeated(directory, attempt)
 
-    def delete_unfinished(self, directory: str) -> None:
+    def delete_unfinished(
+        self, directory: str, which: Callable[[str], bool] = lambda _: True
+    ) -> None:
         if self._root.scheme == "s3":
-            abort_uploads(self._client, self._root, self._prefix(directory))
+            abort_uploads(self._client, self._root, self._prefix(directory), which)
 
     def _key(self, path: str) -> str:
         check_fork(self._root)

@@ -222,6 +222,12 @@ def checkpoint_dir_name(checkpoint: CheckpointId | int) -> str:
     return f"chk-{checkpoint}"
 
 
+def checkpoint_of(name: str) -> CheckpointId | None:
+    """Return the checkpoint whose directory has a name, None if it is no such name."""
+    found = _CHECKPOINT.fullmatch(name)
+    return None if found is None else CheckpointId(int(found[1]))
+
+
 def resolved(location: Location) -> Location:
     """Return a local path without links; a place in a store has none."""
     return location.resolve() if isinstance(location, Path) else location

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from penstock.graph.plan import Plan
 from penstock.ids import AttemptId, is_no_later
 from penstock.job.context import JobContext
 from penstock.task.layout import UnsharedHosts
+
+logger = logging.getLogger("penstock.job")
 
 RELAY = "relay"
 """Where a job has the relays of its attempts, in its directory in a store."""
@@ -57,6 +60,10 @@ def remove_relays(job_dir: JobDir, attempt: AttemptId) -> None:
     for name in storage.children(RELAY):
         if is_no_later(name, attempt):
             storage.delete_tree(f"{RELAY}/{name}")
+    try:
+        storage.delete_unfinished(RELAY, lambda path: is_no_later(path.split("/")[1], attempt))
+    except OSError as error:
+        logger.warning("Unfinished uploads below %s are not removed: %s", job_dir.path, error)
 
 
 @dataclass(frozen=True, slots=True)

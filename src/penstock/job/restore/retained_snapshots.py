@@ -25,6 +25,7 @@ from penstock.common.storage_url import Location
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptMetadataError
 from penstock.ids import CheckpointId, is_no_later
+from penstock.job.restore.unfinished_uploads import remove_unfinished_uploads
 from penstock.job.restore.work_dirs import remove_dead_work_dirs
 from penstock.storage.storages import storage_at
 from penstock.task.layout import AttemptLayout
@@ -104,7 +105,7 @@ class RetainedSnapshots:
         if pinned is not None:
             self._remove_uncompleted(state, pinned)
             self._sweep(state, kept)
-        self._remove_unfinished_uploads()
+        remove_unfinished_uploads(self._dir, self._journal, state)
 
     def clean_up(self) -> None:
         """Remove uncompleted and discarded checkpoints, and all state files that no snapshot needs.
@@ -114,6 +115,7 @@ class RetainedSnapshots:
         state = self._journal.state()
         self._remove_uncompleted(state)
         self._sweep(state, self._read_all(state))
+        remove_unfinished_uploads(self._dir, self._journal, state)
 
     def forget_lineage(self, lineage: str) -> None:
         """Remove connector files of a lineage that has ended, unless a snapshot belongs to it.
@@ -224,19 +226,6 @@ class RetainedSnapshots:
         for checkpoint in self._dir.savepoints_on_disk():
             if checkpoint not in completed and checkpoint <= state.highest_id:
                 self._dir.storage.delete(self._dir.savepoint_copy(checkpoint))
-
-    def _remove_unfinished_uploads(self) -> None:
-        """Remove what killed tasks left of uploads of state and staged output; best effort.
-
-        A task of a dead attempt that still uploads one fails: its attempt is fenced.
-        """
-        for directory in (self._dir.shared.name, "connectors"):
-            try:
-                self._dir.storage.delete_unfinished(directory)
-            except OSError as error:
-                logger.warning(
-                    "Unfinished uploads below %s are not removed: %s", self._dir.path, error
-                )
 
     def _sweep(self, state: JournalState, kept: list[CheckpointMetadata] | None) -> None:
         if kept is None or state.last_attempt is None:

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -212,10 +212,13 @@ class MultipartUploads:
             raise error.failure.as_os_error(url, self._root) from error
 
 
-def abort_uploads(client: ObjectStoreClient, root: StorageUrl, prefix: str) -> None:
-    """Abort all unfinished uploads of objects whose keys begin with a prefix.
+def abort_uploads(
+    client: ObjectStoreClient, root: StorageUrl, prefix: str, which: Callable[[str], bool]
+) -> None:
+    """Abort unfinished uploads of objects whose keys begin with a prefix.
 
-    Needs a secret key in the settings or in AWS_SECRET_ACCESS_KEY; without one it does nothing.
+    ``which`` decides by the object's path below the root. Needs a secret key in the settings or in
+    AWS_SECRET_ACCESS_KEY; without one it does nothing.
     """
     bucket = SignedBucket.of(client)
     if bucket is None:
@@ -228,7 +231,8 @@ def abort_uploads(client: ObjectStoreClient, root: StorageUrl, prefix: str) -> N
     uploads = MultipartUploads(bucket, root)
     try:
         for target, upload in list(uploads.begun(prefix)):
-            uploads.abort(target, upload)
+            if which("/".join(target.parts[len(root.parts) :])):
+                uploads.abort(target, upload)
     except OSError as error:
         message = f"unfinished uploads cannot be removed: {error.strerror or error}"
         raise OSError(error.errno, message, error.filename) from error

@@ -193,7 +193,7 @@ class StoredPartFiles(PartFiles[StoredPart]):
         storage.delete_all([name for name in old if str(root / name) not in needed])
         uploads = PartUploads.of(self._staging.base)
         if uploads is None:
-            storage.delete_unfinished("")
+            storage.delete_unfinished("", lambda path: is_no_later(path.partition("/")[0], attempt))
         else:
             ids = {entry.upload for entry in kept if isinstance(entry, StoredPart)}
             uploads.abort_others(self._staging, ids)
