@@ -30,6 +30,9 @@ from penstock.serve.http.openapi import openapi, page
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.live import LiveWatch
 from penstock.serve.prometheus.scrape import ENDPOINT as prometheus
+from penstock.serve.queryable.latest import LatestStates
+from penstock.serve.queryable.lookups import StateLookups
+from penstock.serve.queryable.readers import StateReaders
 from penstock.serve.rest.catalogue import OWN, SUPPORTED, UNSUPPORTED
 from penstock.serve.submission.submissions import Submissions
 from penstock.serve.submission.uploads import OVERHEAD_BYTES, UPLOAD_PATH
@@ -56,7 +59,11 @@ def context_of(settings: ServerSettings) -> ServerContext:
     if settings.submission is not None:
         submissions = Submissions(settings.submission)
         submissions.recover()
-    return ServerContext(settings, catalog, LiveWatch(), EventHub(), submissions=submissions)
+    latest = LatestStates(settings.heartbeat_timeout_s)
+    lookups = StateLookups(StateReaders(catalog), latest)
+    return ServerContext(
+        settings, catalog, LiveWatch(), EventHub(), lookups, submissions=submissions
+    )
 
 
 def create_app(context: ServerContext) -> Starlette:
@@ -66,6 +73,7 @@ def create_app(context: ServerContext) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
+        context.lookups.close()
         context.jobs.close()
         if context.submissions is not None:
             context.submissions.close()

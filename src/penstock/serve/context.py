@@ -12,6 +12,7 @@ from penstock.serve.http.tokens import Tokens
 from penstock.serve.jobs.catalog import JobCatalog
 from penstock.serve.jobs.disposals import Disposals
 from penstock.serve.jobs.live import LiveWatch
+from penstock.serve.queryable.lookups import StateLookups
 from penstock.serve.submission.settings import SubmissionSettings
 from penstock.serve.submission.submissions import Submissions
 
@@ -47,6 +48,7 @@ class ServerContext:
     jobs: JobCatalog
     live: LiveWatch
     events: EventHub
+    lookups: StateLookups
     disposals: Disposals = field(default_factory=Disposals)
     submissions: Submissions | None = None
     """The programs and the jobs that were submitted here, None if the server runs none."""

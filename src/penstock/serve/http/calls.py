@@ -77,7 +77,7 @@ class Endpoint:
 
     method: str
     path: str
-    """With parameters as Flink writes them: `/jobs/:jobid`."""
+    """With parameters as Flink writes them: `/jobs/:jobid`; the last may contain slashes: `:x*`."""
     function: Callable[[Call], object]
     summary: str
     status: int = 200
@@ -90,8 +90,13 @@ class Endpoint:
     @property
     def route(self) -> str:
         """The path in the form of the router."""
-        names = self.path.split("/")
+        names = self.path.replace("*", ":path").split("/")
         return "/".join(f"{{{name[1:]}}}" if name.startswith(":") else name for name in names)
+
+    @property
+    def template(self) -> str:
+        """The path as OpenAPI writes it."""
+        return self.route.replace(":path}", "}")
 
     @property
     def is_supported(self) -> bool:
@@ -122,7 +127,10 @@ def handler_of(
             request.headers.get("content-type", ""),
             request,
         )
-        result = await to_thread.run_sync(endpoint.function, call, limiter=threads())
+        if reads_itself:
+            result = endpoint.function(call)
+        else:
+            result = await to_thread.run_sync(endpoint.function, call, limiter=threads())
         if isawaitable(result):
             result = await result
         return result if isinstance(result, Response) else answer(result, endpoint.status)

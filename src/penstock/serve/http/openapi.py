@@ -36,7 +36,7 @@ def openapi(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     }
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in found:
-        paths.setdefault(endpoint.route, {})[endpoint.method.lower()] = _operation(endpoint)
+        paths.setdefault(endpoint.template, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -97,7 +97,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _names(endpoint: Endpoint) -> list[str]:
-    return [name[1:] for name in endpoint.path.split("/") if name.startswith(":")]
+    return [name[1:].rstrip("*") for name in endpoint.path.split("/") if name.startswith(":")]
 
 
 def _in_path(name: str) -> dict[str, Any]:

@@ -83,6 +83,17 @@ class JobReader:
         value = "" if facts is None else facts.settings.get(QUERYABLE_STATE.key, "")
         return value.lower() == "true"
 
+    def reads_all(self) -> bool:
+        """Look at the job, and return whether all of its states are queryable.
+
+        Raises:
+            NoCheckpointError: there is no such job any more.
+            OSError: the job cannot be read now.
+        """
+        with self._work:
+            self._look()
+        return self.has_opted_in
+
     @property
     def is_due(self) -> bool:
         """Whether it is time to look for a newer checkpoint."""
@@ -92,6 +103,20 @@ class JobReader:
     def is_idle(self) -> bool:
         """Whether nobody has used it for a while."""
         return self._monotonic() - self._used > _IDLE_S
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody is using one of its checkpoints."""
+        with self._lock:
+            mine = [*self._retired, *self._older.values()]
+            return any(one.is_used for one in mine) or (
+                self._newest is not None and self._newest.is_used
+            )
+
+    def look_again(self) -> None:
+        """Forget what the newest checkpoint is: it may be gone."""
+        with self._lock:
+            self._looked = self._confirmed = float("-inf")
 
     def ready(self) -> OpenCheckpoint | None:
         """Return the newest checkpoint, to be released, if it is open and was looked for lately."""
@@ -157,6 +182,7 @@ class JobReader:
                 self._older.clear()
             for one in mine:
                 one.close()
+            for one in mine:
                 one.shared.close()
 
     def _newest_one(self) -> OpenCheckpoint:

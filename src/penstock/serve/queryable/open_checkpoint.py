@@ -38,13 +38,15 @@ class OperatorFiles:
     def keep_only(self, needed: Iterable[OpenCheckpoint]) -> None:
         """Remove the files that none of these checkpoints has open."""
         names: dict[tuple[str, int], set[str]] = {}
+        is_open: set[str] = set()
         for checkpoint in needed:
+            is_open.update(checkpoint.open_operators)
             for uid, subtask, file in checkpoint.files():
                 names.setdefault((uid, subtask), set()).add(file)
         for uid in list(self._files):
             for subtask, files in enumerate(self._files[uid]):
                 files.keep_only(names.get((uid, subtask), ()))
-            if not any(known == uid for known, _ in names):
+            if uid not in is_open:
                 for files in self._files.pop(uid):
                     files.close()
 
@@ -133,9 +135,9 @@ class OpenCheckpoint:
         return [uid for _, uid in sorted(used, reverse=True)]
 
     @property
-    def open_operators(self) -> int:
-        """How many operators are open."""
-        return len(self._opened)
+    def open_operators(self) -> frozenset[str]:
+        """The uids of the operators that are open."""
+        return frozenset(self._opened)
 
     def files(self) -> Iterator[tuple[str, int, str]]:
         """Iterate over the files that are open: operator, subtask and name."""

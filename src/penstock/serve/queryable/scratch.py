@@ -53,11 +53,11 @@ class Scratch:
 def remove_abandoned(parent: Path) -> None:
     """Remove the directories of this user's servers that do not run any more."""
     try:
-        names = [name for name in os.listdir(parent) if name.startswith(_PREFIX)]
+        found = [path for path in parent.iterdir() if path.name.startswith(_PREFIX)]
     except OSError:
         return
-    for name in names:
-        _remove_if_abandoned(parent / name)
+    for directory in found:
+        _remove_if_abandoned(directory)
 
 
 def _remove_if_abandoned(directory: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.serve.http.calls import Endpoint
+from penstock.serve.queryable import endpoints as queryable
 from penstock.serve.rest import (
     accumulators,
     checkpoints,
@@ -33,6 +34,6 @@ SUPPORTED: tuple[Endpoint, ...] = (
     *job_managers.ENDPOINTS,
     *submission.ENDPOINTS,
 )
-OWN: tuple[Endpoint, ...] = tuple(submission.OWN_ENDPOINTS)
+OWN: tuple[Endpoint, ...] = (*submission.OWN_ENDPOINTS, *queryable.ENDPOINTS)
 """Calls that Flink does not have."""
 UNSUPPORTED: tuple[Endpoint, ...] = tuple(unsupported.ENDPOINTS)
