@@ -285,10 +285,14 @@ class StreamExecutionEnvironment(RuntimeSettings):
 
         `penstock explain --json` prints stages and channels.
         """
+        # Python would read an escaped character beyond 16 bits as two.
+        return json.dumps(render_stream_graph(self.planned()), indent=2, ensure_ascii=False)
+
+    def planned(self) -> Plan:
+        """Return the plan of the program, which can be executed afterwards. Not in PyFlink."""
         sinks = list(self._sinks)
         try:
-            # Python would read an escaped character beyond 16 bits as two.
-            return json.dumps(render_stream_graph(self._plan(None)), indent=2, ensure_ascii=False)
+            return self._plan(None)
         finally:
             self._sinks = sinks
 

@@ -34,7 +34,7 @@ def match_operators(
     for old in metadata.operators:
         node = nodes.get(OperatorUid(old.uid))
         if node is not None:
-            for reason in _mismatches(plan, node, old):
+            for reason in mismatches(plan, node, old):
                 raise RestoreMismatchError(node.name, path, reason)
             if is_keyed(old):
                 kept[node.uid] = old.max_parallelism
@@ -63,7 +63,8 @@ def has_state(operator: OperatorSnapshot) -> bool:
     )
 
 
-def _mismatches(plan: Plan, node: Node, old: OperatorSnapshot) -> Iterator[str]:
+def mismatches(plan: Plan, node: Node, old: OperatorSnapshot) -> Iterator[str]:
+    """Iterate over the reasons why an operator cannot take over the state of an old one."""
     if old.source is not None and node.kind is not OperatorKind.SOURCE:
         yield "it is a source there; give that uid() to the source"
     if old.sink is not None and has_state(old) and node.kind is not OperatorKind.SINK:

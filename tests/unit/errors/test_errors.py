@@ -9,6 +9,10 @@ from penstock.errors import MethodCall, PenstockError, TypeMismatchError, UserFu
 
 EXAMPLES: dict[str, tuple[object, ...]] = {
     "BadCursorError": ("x",),
+    "BadSavepointContentError": ("/a", ("operator 'count': why", "why else")),
+    "InFlightDataError": ("/jobs/count/chk-7", ("'count'",)),
+    "SavepointBeingWrittenError": ("/a",),
+    "SavepointExistsError": ("/a",),
     "DisappearedSnapshotError": ("/jobs/count/chk-7",),
     "ExistingFileError": ("/a.csv",),
     "IncomparableSnapshotsError": ("/a", "/b", "count", "max parallelism", "128", "256"),

@@ -13,6 +13,7 @@ import contextlib
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.metadata import JOB_DIRECTORY, CheckpointMetadata
+from penstock.checkpoint.storage.origins import origins_of
 from penstock.common.config.locations import below
 from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import PenstockError
@@ -37,17 +38,30 @@ def recorded_as_committed(
     That is in its marker or its job's journal. The checksum identifies the snapshot: ids and paths
     may be those of another job's.
     """
-    with contextlib.suppress(OSError):
-        if storage_at(directory).read(COMMITTED) == _marker(metadata_crc):
-            return metadata.checkpoint
+    if _is_marked(directory, metadata_crc):
+        return metadata.checkpoint
     if metadata.kind != "savepoint":
         return _in_journal(directory.parent, metadata.checkpoint, metadata_crc)
+    inherited = directory.options if isinstance(directory, StorageUrl) else {}
+    options = {**inherited, **job_dir.options} or None
     places = {job_dir.path}
     if JOB_DIRECTORY in metadata.properties:
-        inherited = directory.options if isinstance(directory, StorageUrl) else {}
-        options = {**inherited, **job_dir.options}
-        places.add(below(job_dir.path, metadata.properties[JOB_DIRECTORY], options or None))
-    return max(_in_journal(place, metadata.checkpoint, metadata_crc) for place in places)
+        places.add(below(job_dir.path, metadata.properties[JOB_DIRECTORY], options))
+    found = [_in_journal(place, metadata.checkpoint, metadata_crc) for place in places]
+    # What is pending in a changed copy of a snapshot may be committed by the job of the original.
+    for origin in origins_of(metadata):
+        if origin.crc and origin.checkpoint == metadata.checkpoint:
+            original = below(directory, origin.path, options)
+            if _is_marked(original, origin.crc):
+                return metadata.checkpoint
+            found += [_in_journal(place, origin.checkpoint, origin.crc) for place in places]
+    return max(found)
+
+
+def _is_marked(directory: Location, metadata_crc: int) -> bool:
+    with contextlib.suppress(OSError):
+        return storage_at(directory).read(COMMITTED) == _marker(metadata_crc)
+    return False
 
 
 def _in_journal(job_directory: Location, checkpoint: int, metadata_crc: int) -> int:

@@ -1,0 +1,1 @@
+"""Builds savepoints from rows: stored keys and values of columns, operator state, metadata."""

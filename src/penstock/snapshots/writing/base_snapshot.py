@@ -1,0 +1,118 @@
+"""The snapshot that a new savepoint is made from."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from penstock.checkpoint.storage.committed_marker import recorded_as_committed
+from penstock.checkpoint.storage.job_dir import METADATA, JobDir
+from penstock.checkpoint.storage.metadata import (
+    JOB_DIRECTORY,
+    CheckpointMetadata,
+    OperatorSnapshot,
+    SinkState,
+)
+from penstock.checkpoint.storage.metadata_serializer import decode_metadata
+from penstock.checkpoint.storage.origins import Origin, origins_of
+from penstock.common.config.locations import below
+from penstock.common.storage_url import Location, StorageUrl
+from penstock.errors import InFlightDataError
+from penstock.ids import JobKey
+from penstock.snapshots.reading import PinnedSnapshot, open_pinned
+from penstock.snapshots.stored_snapshot import StoredSnapshot
+from penstock.storage.storages import storage_at
+
+
+@dataclass(frozen=True)
+class BaseSnapshot:
+    """A snapshot, pinned until `release`, and what is known about its output."""
+
+    pinned: PinnedSnapshot
+    crc: int
+    """The checksum of its metadata."""
+    job_directory: str
+    """The directory of its job, empty if unknown."""
+    committed_upto: int
+    """The checkpoint id up to which it is recorded that sinks have committed what it holds."""
+
+    @property
+    def stored(self) -> StoredSnapshot:
+        """The snapshot."""
+        return self.pinned.snapshot
+
+    @property
+    def metadata(self) -> CheckpointMetadata:
+        """Its metadata."""
+        return self.pinned.snapshot.metadata
+
+    def pending_output(self, operator: OperatorSnapshot) -> SinkState | None:
+        """Return what a sink has still to commit, and its unfinished output.
+
+        What is recorded as committed is left out: consumers may have moved it away.
+        """
+        if operator.sink is None:
+            return None
+        pending = [c for c in operator.sink.committables if c.checkpoint > self.committed_upto]
+        return replace(operator.sink, committables=pending)
+
+    def origins(self, operations: Sequence[str]) -> list[Origin]:
+        """Return the origins of a savepoint that is made of it with some operations."""
+        metadata = self.metadata
+        own = Origin(
+            operations=list(operations),
+            time=time.time(),
+            path=str(self.stored.directory),
+            kind=metadata.kind,
+            checkpoint=metadata.checkpoint,
+            crc=self.crc,
+            job_directory=self.job_directory,
+        )
+        return [*origins_of(metadata), own]
+
+    def keep(self) -> None:
+        """Keep it pinned for longer."""
+        if self.pinned.pin is not None:
+            self.pinned.pin.renew()
+
+    def release(self) -> None:
+        """Let its job delete it again."""
+        self.pinned.release()
+
+
+def open_base(path: Location, checkpoint: int | None = None) -> BaseSnapshot:
+    """Open a savepoint, a retained checkpoint, or the newest checkpoint of a job.
+
+    Raises:
+        NotASnapshotError: there is none.
+        InFlightDataError: it has in-flight data.
+    """
+    pinned = open_pinned(path, checkpoint)
+    try:
+        return _opened(pinned)
+    except BaseException:
+        pinned.release()
+        raise
+
+
+def _opened(pinned: PinnedSnapshot) -> BaseSnapshot:
+    directory, metadata = pinned.snapshot.directory, pinned.snapshot.metadata
+    in_flight = tuple(f"{o.name!r}" for o in metadata.operators if o.in_flight)
+    if in_flight:
+        raise InFlightDataError(str(directory), in_flight)
+    data = storage_at(directory).read(METADATA)
+    assert decode_metadata(data, str(directory)) == metadata
+    crc = zlib.crc32(data)
+    if pinned.snapshot.is_savepoint:
+        job_directory = metadata.properties.get(JOB_DIRECTORY, "")
+        options = directory.options if isinstance(directory, StorageUrl) else None
+        place = below(directory, job_directory, options) if job_directory else directory
+    else:
+        place, job_directory = directory.parent, str(directory.parent)
+    job = JobDir(place.parent, JobKey(place.name))
+    committed = recorded_as_committed(job, directory, metadata, crc)
+    return BaseSnapshot(pinned, crc, job_directory, committed)

@@ -1,0 +1,1 @@
+"""Writes savepoints from DataFrames: new ones, and changed copies of snapshots."""
