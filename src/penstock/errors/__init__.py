@@ -12,7 +12,6 @@ from penstock.errors.kafka import *
 from penstock.errors.postgres import *
 from penstock.errors.pyflink_names import *
 from penstock.errors.recovery import *
-from penstock.errors.savepoints import *
 from penstock.errors.serve import *
 from penstock.errors.servers import *
 from penstock.errors.state import *
