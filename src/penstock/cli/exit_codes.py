@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     REFUSED = 3
+    DIFFERENT = 4
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -31,6 +32,7 @@ Exit codes:
     1  the job or the request failed
     2  wrong usage or configuration
     3  refused: the job is already running, or was stopped with a savepoint
+    4  something changed (state diff --exit-code)
   130  ended by Ctrl-C
   143  ended by SIGTERM
 """

@@ -141,11 +141,17 @@ class Inspection(msgspec.Struct, frozen=True):
     damage: list[Damage]
 
 
-def inspect(path: Location, *, with_files: bool = True, by_key_group: bool = False) -> Inspection:
+def inspect(
+    path: Location,
+    *,
+    with_files: bool = True,
+    by_key_group: bool = False,
+    on_part: Callable[[str], None] | None = None,
+) -> Inspection:
     """Read a checkpoint or savepoint; `path` is its directory or the metadata in it.
 
     Nothing is changed or written. Without `with_files` only the metadata is read, and the state
-    names of a checkpoint are not known.
+    names of a checkpoint are not known. `on_part` is called with what is read next.
 
     Raises:
         FileNotFoundError: there is no metadata.
@@ -160,6 +166,7 @@ def inspect(path: Location, *, with_files: bool = True, by_key_group: bool = Fal
             Path(scratch),
             with_files=with_files,
             by_key_group=by_key_group,
+            on_part=on_part,
         )
         operators = [reader.operator(operator) for operator in metadata.operators]
     sizes = [size for operator in metadata.operators for size in _file_sizes(operator)]
@@ -198,7 +205,9 @@ class _Reader:
         *,
         with_files: bool,
         by_key_group: bool,
+        on_part: Callable[[str], None] | None,
     ) -> None:
+        self._on_part = on_part
         self._names = {operator.uid: operator.name for operator in stored.metadata.operators}
         self._stored = stored
         self._scratch = scratch
@@ -247,6 +256,8 @@ class _Reader:
         for subtask in range(count):
             lists = _lists(operator, subtask)
             key_groups = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
+            if self._on_part is not None:
+                self._on_part(f"{operator.name}, subtask {subtask + 1} of {count}")
             files, states = self._keyed(operator, parts.get(subtask))
             yield SubtaskFacts(
                 subtask=subtask,

@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from penstock.savepoint.tables import table_of
 from penstock.snapshots.differences import Change, StatePair
-from penstock.snapshots.json_values import json_rows
-from penstock.snapshots.keyed_state import KeyedState
+from penstock.snapshots.queries.entry_reader import EntryReader
 
-_VALUE, _ALIVE = "value", "alive_since"
-_STORED = ("key_bytes", "map_key_bytes", "window_bytes")
+_SIDES = ("value", "expires")
 
 
 def change_rows(pair: StatePair, changes: Iterable[Change]) -> list[dict[str, Any]]:
     """Return changes of a state as JSON has them.
 
-    A row has `change`, `key_group`, the columns of the key, and `before` and `after`, each if there
-    is such a value; in a state with a time-to-live also `alive_since_before` and
-    `alive_since_after`.
+    A row has `change`, what makes up the key as look-ups return it, and `before` and `after`, each
+    if there is such a value; in a state with a time-to-live also `expires_before` and
+    `expires_after`.
     """
-    listed = list(changes)
-    before = _rows(pair.before, ((c.key, c.before) for c in listed))
-    after = _rows(pair.after, ((c.key, c.after) for c in listed))
-    return [_row(c.kind, old, new) for c, old, new in zip(listed, before, after, strict=True)]
+    before = None if pair.before is None else EntryReader(pair.before)
+    after = None if pair.after is None else EntryReader(pair.after)
+    return [_row(change, before, after) for change in changes]
 
 
-def _row(kind: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    row = {"change": kind}
-    row |= {
-        name: value
-        for name, value in (after or before).items()
-        if name not in (_VALUE, _ALIVE, *_STORED)
-    }
-    for name, column in (("{}", _VALUE), ("alive_since_{}", _ALIVE)):
-        if column in before:
-            row[name.format("before")] = before[column]
-        if column in after:
-            row[name.format("after")] = after[column]
+def _row(change: Change, before: EntryReader | None, after: EntryReader | None) -> dict[str, Any]:
+    old = _read(before, change.key, change.before)
+    new = _read(after, change.key, change.after)
+    row: dict[str, Any] = {"change": change.kind}
+    row |= {name: value for name, value in (new or old).items() if name not in _SIDES}
+    for found, side in ((old, "before"), (new, "after")):
+        if "value" in found:
+            row[side] = found["value"]
+        if "expires" in found:
+            row[f"expires_{side}"] = found["expires"]
     return row
 
 
-def _rows(
-    state: KeyedState | None, entries: Iterable[tuple[bytes, bytes | None]]
-) -> Iterator[dict[str, Any]]:
-    """Iterate over the rows of entries; over empty ones for those without a value."""
-    listed = list(entries)
-    present = [(key, value) for key, value in listed if value is not None]
-    rows: Iterator[dict[str, Any]] = iter(())
-    if present and state is not None:
-        keys, values = [key for key, _ in present], [value for _, value in present]
-        rows = iter(
-            json_rows(table_of(state.schema, state.columns, state.info.windows, keys, values))
-        )
-    for _, value in listed:
-        yield {} if value is None else next(rows)
+def _read(reader: EntryReader | None, key: bytes, value: bytes | None) -> dict[str, Any]:
+    return {} if reader is None or value is None else reader.read((key, value))

@@ -180,11 +180,13 @@ def _fields(given: Any, names: list[str], fields: list[FromJson]) -> list[Any]:
 
 def json_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return the rows of a table as JSON has them."""
-    columns = {
-        field.name: list(map(_to_json(field.type), table.column(field.name).to_pylist()))
-        for field in table.schema
-    }
+    columns = {name: json_values(table.column(name)) for name in table.column_names}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def json_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as JSON has them."""
+    return list(map(_to_json(column.type), column.to_pylist()))
 
 
 def _to_json(arrow: pa.DataType) -> Callable[[Any], Any]:

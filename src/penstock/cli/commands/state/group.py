@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.commands.state.diff import diff
+from penstock.cli.commands.state.export import export
+from penstock.cli.commands.state.show import show
+
 
 @click.group("state")
 def state_commands() -> None:
     """Read the state in checkpoints and savepoints."""
 
 
-COMMANDS: tuple[click.Command, ...] = ()
+COMMANDS: tuple[click.Command, ...] = (show, diff, export)
 """Its subcommands, each in a module of its own."""
 
 for command in COMMANDS:
