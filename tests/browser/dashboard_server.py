@@ -16,9 +16,10 @@ class DashboardServer(ServerProcess):
 
     name = "dashboard"
 
-    def __init__(self, checkpoints: Path) -> None:
+    def __init__(self, checkpoints: Path, *options: str) -> None:
         super().__init__()
         self._checkpoints = checkpoints
+        self._options = options
 
     @property
     def url(self) -> str:
@@ -30,11 +31,13 @@ class DashboardServer(ServerProcess):
     def _command(self) -> Sequence[str]:
         penstock = str(Path(sys.executable).with_name("penstock"))
         place = ["--dir", str(self._checkpoints)]
-        return [penstock, "serve", *place, "--host", self.host, "--port", str(self.port)]
+        return [penstock, "serve", *place, "--host", self.host, "--port", str(self.port), *self._options]
 
     def _answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}v1/config", timeout=5) as answer:
                 return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            return error.code == 401  # it asks for a token
         except (OSError, urllib.error.URLError):
             return False

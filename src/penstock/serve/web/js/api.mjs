@@ -11,6 +11,8 @@ export const connection = {
   lastAnswer: null,
   needsToken: false,
   events: false,
+  /** What the server says of itself and of the caller: its answer to /v1/config. */
+  about: null,
   listeners: new Set(),
   set(changes) {
     if (Object.entries(changes).every(([key, value]) => this[key] === value)) return;
@@ -33,6 +35,15 @@ export class ApiError extends Error {
   }
 }
 
+/** Ask what the server is, and what the caller may do: another token may have another role. */
+export async function learnAbout() {
+  try {
+    connection.set({ about: await request("v1/config") });
+  } catch {
+    // It is asked for again when the server is back, or with another token.
+  }
+}
+
 export function setToken(token) {
   try {
     sessionStorage.setItem(TOKEN, token);
@@ -41,6 +52,7 @@ export function setToken(token) {
   }
   memory.token = token;
   connection.set({ needsToken: false });
+  learnAbout();
   wakeAll();
 }
 

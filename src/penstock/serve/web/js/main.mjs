@@ -1,6 +1,6 @@
 // The shell of the dashboard: top bar, route, and what is said when the server does not answer.
 
-import { connection, followEvents, request, setToken } from "./api.mjs";
+import { connection, followEvents, learnAbout, setToken } from "./api.mjs";
 import { duration } from "./format.mjs";
 import { html, render, useEffect, useRef, useState } from "./html.mjs";
 import { Notice, useNow } from "./parts/shared.mjs";
@@ -114,12 +114,14 @@ function TokenForm() {
 }
 
 function Footer() {
-  const [about, setAbout] = useState(null);
-  useEffect(() => {
-    request("v1/config").then(setAbout, () => {});
-  }, [connection.needsToken]);
-  return html`<footer class="footer"><span>penstock${about?.["penstock-version"] ? ` ${about["penstock-version"]}` : ""}</span>
-    <a href="docs">REST API</a><a href="metrics">Prometheus metrics</a></footer>`;
+  // Another version may be there after the server was gone.
+  useEffect(() => void learnAbout(), [connection.reachable === false]);
+  const about = connection.about;
+  const version = about?.["penstock-version"] ?? "";
+  // A link sends no token.
+  const showsMetrics = about !== null && !about["penstock-needs-token"];
+  return html`<footer class="footer"><span>penstock ${version}</span>
+    <a href="docs">REST API</a>${showsMetrics && html`<a href="metrics">Prometheus metrics</a>`}</footer>`;
 }
 
 followEvents("v1/events");

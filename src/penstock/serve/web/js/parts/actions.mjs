@@ -1,6 +1,6 @@
 // The buttons of a job: each asks before it acts, and then shows how far it is.
 
-import { request } from "../api.mjs";
+import { connection, request } from "../api.mjs";
 import { duration } from "../format.mjs";
 import { html, useEffect, useRef, useState } from "../html.mjs";
 import { flinkPath } from "../routes.mjs";
@@ -54,9 +54,11 @@ const ACTIONS = {
 export function Actions({ job }) {
   const [open, setOpen] = useState(null);
   const runs = ["RUNNING", "INITIALIZING", "RESTARTING"].includes(job.status);
-  const why = runs ? undefined : `No driver runs this job: its status is ${job.status}.`;
-  return html`<div class="row actions" role="group" aria-label="Actions">
-    ${Object.entries(ACTIONS).map(([name, action]) => html`<button class=${action.danger ? "danger" : ""} disabled=${!runs} title=${why}
+  const reads = connection.about?.["penstock-role"] === "reader";
+  const why = reads ? "This needs the token of an operator." : runs ? undefined : `No driver runs this job: its status is ${job.status}.`;
+  return html`<div class="row actions" role="group" aria-label="Actions" aria-describedby=${reads ? "reader-note" : undefined}>
+    ${reads && html`<p id="reader-note" class="quiet small">Your token is a reader's: it can look at jobs, not control them.</p>`}
+    ${Object.entries(ACTIONS).map(([name, action]) => html`<button class=${action.danger ? "danger" : ""} disabled=${reads || !runs} title=${why}
       onClick=${() => setOpen(name)}>${action.label}</button>`)}
     ${open && html`<${Confirmation} job=${job} action=${ACTIONS[open]} close=${() => setOpen(null)} />`}
   </div>`;
