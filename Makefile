@@ -77,7 +77,7 @@ test-spark: setup ## the tests on a real local Spark
 
 test-browser: setup ## the dashboard in a real browser (five minutes at most; without a browser they are skipped)
 	@$(MAKE) --no-print-directory setup-browser || echo "going on without: the tests that need it are skipped"
-	@$(BIN)/python -m pytest -m browser tests/browser
+	@$(BIN)/python -m pytest -m browser --session-timeout 600 tests/browser
 
 test-crash: setup setup-servers ## the tests that kill real processes, then 1,100 schedules of faults made from seeds (hours)
 	@$(BIN)/python -m pytest -m crash

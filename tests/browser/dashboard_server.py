@@ -30,8 +30,8 @@ class DashboardServer(ServerProcess):
 
     def _command(self) -> Sequence[str]:
         penstock = str(Path(sys.executable).with_name("penstock"))
-        place = ["--dir", str(self._checkpoints)]
-        return [penstock, "serve", *place, "--host", self.host, "--port", str(self.port), *self._options]
+        place = ["--dir", str(self._checkpoints), "--host", self.host, "--port", str(self.port)]
+        return [penstock, "serve", *place, *self._options]
 
     def _answers(self) -> bool:
         try:
