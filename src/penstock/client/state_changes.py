@@ -32,7 +32,9 @@ class StateChanges(msgspec.Struct, frozen=True):
     removed: int
     changed: int
     keys: list[dict[str, Any]] = []
-    """The first changes in the order of stored keys, if they were asked for."""
+    """The first changes in the order of stored keys, if they were asked for and may be shown."""
+    may_show: bool = True
+    """Whether they may be shown."""
 
     @property
     def total(self) -> int:
@@ -89,6 +91,22 @@ class ChangeFilter:
     """How many keys of each state, at most."""
     may_show: Callable[[KeyedState], bool] = field(default=lambda _: True)
     """Whether keys of a state may be returned."""
+
+
+def bytes_to_compare(before: StoredSnapshot, after: StoredSnapshot) -> int:
+    """Return the size of the files that have to be read to compare two snapshots.
+
+    Raises:
+        IncomparableSnapshotsError: an operator has other key groups or keys in one of them.
+    """
+    parts = {
+        (side, pair.shown.uid, part.subtask): part.file_bytes
+        for pair in compared_operators(before, after)
+        for section in pair.sections
+        for side, part in (("before", section.before), ("after", section.after))
+        if part is not None
+    }
+    return sum(parts.values())
 
 
 def compare(
@@ -155,16 +173,19 @@ class _Counted:
 
     def __init__(self, state: KeyedState) -> None:
         self.state = state
+        self.may_show = True
         self.counts: Counter[str] = Counter()
         self.keys: list[dict[str, Any]] = []
 
-    def add(self, pair: StatePair, changes: Iterator[Change], most: int) -> None:
+    def add(self, pair: StatePair, changes: Iterator[Change], wanted: ChangeFilter) -> None:
         self.state = pair.shown
-        wanted = most - len(self.keys)
+        sides = (state for state in (pair.before, pair.after) if state is not None)
+        self.may_show = self.may_show and all(map(wanted.may_show, sides))
+        most = wanted.keys - len(self.keys) if self.may_show else 0
         first: list[Change] = []
         for change in changes:
             self.counts[change.kind] += 1
-            if len(first) < wanted:
+            if len(first) < most:
                 first.append(change)
         self.keys += change_rows(pair, first)
 
@@ -177,7 +198,8 @@ class _Counted:
             counts["added"],
             counts["removed"],
             counts["changed"],
-            self.keys,
+            self.keys if self.may_show else [],
+            self.may_show,
         )
 
 
@@ -200,5 +222,4 @@ def _add(section: OpenSection, found: dict[str, _Counted], wanted: ChangeFilter)
     for state in section.states():
         if wanted.state is None or state.name == wanted.state:
             counted = found.setdefault(state.name, _Counted(state.shown))
-            most = wanted.keys if wanted.may_show(state.shown) else 0
-            counted.add(state, section.changes(state), most)
+            counted.add(state, section.changes(state), wanted)

@@ -13,6 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.checkpoint.storage.metadata import OperatorSnapshot
 from penstock.errors import IncomparableSnapshotsError
 from penstock.savepoint.read import Entry
@@ -226,6 +228,9 @@ def _paired(before: KeyedState | None, after: KeyedState | None) -> StatePair:
     if before is not None and after is not None:
         info = later_of(before.info, after.info)
         if info is not None:
+            if not (before.info.queryable and after.info.queryable):
+                # What one side does not let others look up is not shown beside the other.
+                info = msgspec.structs.replace(info, queryable="")
             return StatePair(replace(before, info=info), replace(after, info=info))
     return StatePair(before, after)
 

@@ -43,6 +43,11 @@ class StatePart(ABC):
     subtask: int
     key_groups: KeyGroupRange
 
+    @property
+    @abstractmethod
+    def file_bytes(self) -> int:
+        """The size of its files."""
+
     @abstractmethod
     def open(self, files: HostFiles) -> OpenPart:
         """Open it for reading, by any thread; versions opened later can share `files`.
@@ -101,6 +106,11 @@ class CheckpointPart(StatePart):
     location: StateLocation
     ref: StateRef
 
+    @property
+    def file_bytes(self) -> int:
+        """The size of its files, and of what the metadata holds."""
+        return sum(file.size for file in self.ref.files) + len(self.ref.inline or b"")
+
     def open(self, files: HostFiles) -> OpenPart:
         """Open it for reading."""
         store = create_state_backend(self.backend).open_files(self.location, self.ref, files)
@@ -149,6 +159,11 @@ class SavepointPart(StatePart):
     key_groups: KeyGroupRange
     savepoint: Location
     files: tuple[SavepointFile, ...]
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of its files."""
+        return sum(file.size for file in self.files)
 
     def open(self, files: HostFiles) -> OpenPart:
         """Open it for reading; a file is verified when it is first used."""

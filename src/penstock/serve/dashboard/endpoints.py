@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.serve.dashboard import (
     advice_page,
     attempt_pages,
+    changes_page,
     checkpoint_pages,
     job_pages,
     state_page,
@@ -39,6 +40,13 @@ ENDPOINTS = [
         f"{_JOB}/state",
         state_page.newest_state,
         "The states in the newest checkpoint, with sizes by key group",
+    ),
+    Endpoint(
+        "GET",
+        f"{_JOB}/state/changes",
+        changes_page.state_changes,
+        "The checkpoints that can be compared, and what changed between two of them",
+        query=("from", "to"),
     ),
     Endpoint(
         "GET",

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.checkpoint.storage.journal_entries import CheckpointCompletedEntry, JournalState
 from penstock.checkpoint.storage.pins import pin_checkpoint
-from penstock.common.config.pipeline_options import QUERYABLE_STATE
 from penstock.errors import (
     CorruptStateError,
     DisappearedSnapshotError,
@@ -24,6 +23,7 @@ from penstock.errors import (
 from penstock.redaction import redact
 from penstock.serve.jobs.cached_job import CachedJob, JobView
 from penstock.serve.queryable.open_checkpoint import OpenCheckpoint, OperatorFiles
+from penstock.serve.queryable.opt_in import has_opted_in
 from penstock.serve.queryable.scratch import Scratch
 from penstock.snapshots.queries.operator_queries import OperatorQueries
 from penstock.snapshots.stored_snapshot import StoredSnapshot, open_snapshot
@@ -79,9 +79,7 @@ class JobReader:
     @property
     def has_opted_in(self) -> bool:
         """Whether all states of the job are queryable."""
-        facts = None if self._view is None else self._view.facts
-        value = "" if facts is None else facts.settings.get(QUERYABLE_STATE.key, "")
-        return value.lower() == "true"
+        return has_opted_in(self._view)
 
     def reads_all(self) -> bool:
         """Look at the job, and return whether all of its states are queryable.
