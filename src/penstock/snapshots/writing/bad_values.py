@@ -23,6 +23,9 @@ REFUSED = (
 """What a conversion raises for a value that it does not accept."""
 
 
+NOT_OF_TYPE = "it is not of that type"
+
+
 class BadValue(NamedTuple):
     """A value that was refused, by its row in the batch."""
 
@@ -49,7 +52,7 @@ def convert_each(values: list[Any], convert: Convert) -> tuple[list[Any], list[B
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TypeMismatchError):
-        return f"field {error.path} does not fit" if error.path else "it is not of that type"
+        return f"field {error.path} does not fit" if error.path else NOT_OF_TYPE
     if isinstance(error, LookupError):
         return f"it has no field {error}"
-    return "it is not of that type"
+    return NOT_OF_TYPE

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.common.typeinfo import MapTypeInfo, TypeInformation
 from penstock.errors.base import short_repr
-from penstock.snapshots.writing.bad_values import BadValue
+from penstock.snapshots.writing.bad_values import NOT_OF_TYPE, BadValue
 from penstock.snapshots.writing.key_bytes import (
     KeyEncoder,
     groups_of,
@@ -232,7 +232,7 @@ class RowEncoder:
         column = self._column(batch, role)
         value = column[bad.row]
         reason = bad.reason
-        if role in (KEY, MAP_KEY, VALUE) and value.is_valid and reason.startswith("it is not"):
+        if role in (KEY, MAP_KEY, VALUE) and value.is_valid and reason == NOT_OF_TYPE:
             reason = f"it is not of the type {self._declared(role)}"
         return Problem(
             target.operator.uid,

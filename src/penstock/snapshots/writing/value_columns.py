@@ -22,7 +22,7 @@ from penstock.common.typeinfo import (
     TypeInformation,
 )
 from penstock.savepoint.columns import ROW_KIND, column_of, value_column
-from penstock.snapshots.writing.bad_values import BadValue, convert_each
+from penstock.snapshots.writing.bad_values import NOT_OF_TYPE, BadValue, convert_each
 from penstock.snapshots.writing.python_values import from_column
 from penstock.state.registry.meta_info import (
     LIST_STATE,
@@ -34,7 +34,7 @@ from penstock.state.registry.meta_info import (
 from penstock.types.arrow import BASIC
 from penstock.types.coercion import INTEGER_BITS
 from penstock.types.serializers import serializer_for
-from penstock.types.signature import parse_signature
+from penstock.types.signature import PICKLED, parse_signature
 from penstock.types.traversal import is_bytes
 
 _NULL = "it is null"
@@ -56,7 +56,9 @@ class ValueEncoder:
         self._type_info = type_info
         self._is_pickled = isinstance(type_info, PickledBytesTypeInfo)
         self._is_raw = info.kind == RAW_STATE
-        self._encode = _encoder(type_info, info)
+        # Inside a value that is pickled bytes stay as they are: nothing is unpickled here.
+        self._has_pickled = not self._is_pickled and PICKLED in info.type
+        self._encode = _as_bytes if self._has_pickled else _encoder(type_info, info)
 
     def encode(self, column: pa.Array) -> tuple[pa.Array, list[BadValue]]:
         """Return the values as a savepoint has them, and those that the state cannot hold.
@@ -79,9 +81,23 @@ class ValueEncoder:
 
     def stored(self, column: pa.Array) -> tuple[list[bytes | None], list[BadValue]]:
         """Return the stored bytes of values, None for those that are refused."""
+        if self._has_pickled:
+            return self._stored_as_they_are(column)
         values = column.to_pylist()
         converted, bad = convert_each(values, self._encode)
         return converted, [BadValue(b.row, _reason(values[b.row], b.reason)) for b in bad]
+
+    def _stored_as_they_are(self, column: pa.Array) -> tuple[list[bytes | None], list[BadValue]]:
+        if column.null_count and not self._may_be_null:
+            nulls = column.is_null().to_pylist()
+            bad = [BadValue(row, _NULL) for row, is_null in enumerate(nulls) if is_null]
+            found = iter(self._stored_as_they_are(column.drop_null())[0])
+            return [None if is_null else next(found) for is_null in nulls], bad
+        try:
+            return list(self._column.from_arrow(column.cast(self.arrow))), []
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, ValueError):
+            bad = [BadValue(row, NOT_OF_TYPE) for row in range(len(column))]
+            return [None] * len(column), bad
 
     def _direct(self, column: pa.Array) -> pa.Array | None:
         if self._is_list or (column.null_count and not self._may_be_null):
