@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.serve.submission import calls_of_jobs, calls_of_logs, calls_of_programs
+from penstock.serve.submission.calls import jobs, logs, programs
 
-ENDPOINTS = [*calls_of_programs.ENDPOINTS, calls_of_logs.ALL_LOGS]
-OWN_ENDPOINTS = [*calls_of_jobs.ENDPOINTS, *calls_of_logs.OWN_ENDPOINTS]
+ENDPOINTS = [*programs.ENDPOINTS, logs.ALL_LOGS]
+OWN_ENDPOINTS = [*jobs.ENDPOINTS, *logs.OWN_ENDPOINTS]
 """What Flink does not have, or does not describe."""

@@ -21,7 +21,7 @@ from penstock.errors import PenstockError
 from penstock.recovery.lease import machine_id, process_start_time
 from penstock.recovery.supervisor import Supervisor
 from penstock.redaction import redact
-from penstock.serve.submission.log_trimmer import trimming
+from penstock.serve.submission.logs.trimmer import trimming
 from penstock.serve.submission.records import StartDir, StartEnd, StartProcess, SubmissionDir
 
 _FAILED = 1

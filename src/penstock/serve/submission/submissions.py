@@ -25,7 +25,7 @@ from penstock.errors import (
 from penstock.ids import JobKey
 from penstock.recovery.lease import Alive, driver_status
 from penstock.redaction import redact, redact_arguments, redact_value
-from penstock.serve.submission.logs import JobLogs
+from penstock.serve.submission.logs.job_logs import JobLogs
 from penstock.serve.submission.orphans import drivers_left_by
 from penstock.serve.submission.processes import Processes, terminate
 from penstock.serve.submission.programs.store import STAGED, Program, ProgramStore

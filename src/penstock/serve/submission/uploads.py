@@ -16,9 +16,9 @@ from penstock.errors import ProgramTooLargeError, SubmissionError
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.bodies import pieces_of
 from penstock.serve.http.calls import Call
+from penstock.serve.submission.calls.rest_errors import rest_error, submissions_of
 from penstock.serve.submission.programs.multipart import find_file
 from penstock.serve.submission.programs.store import STAGED, Program, ProgramStore
-from penstock.serve.submission.rest_errors import rest_error, submissions_of
 
 OVERHEAD_BYTES = 1 << 16
 """What a multipart body may have besides the program."""

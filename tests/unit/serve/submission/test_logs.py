@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.serve.submission.log_trimmer import trim, trimming
-from penstock.serve.submission.logs import MOST_BYTES, JobLogs
+from penstock.serve.submission.logs.job_logs import MOST_BYTES, JobLogs
+from penstock.serve.submission.logs.trimmer import trim, trimming
 from penstock.serve.submission.records import SubmissionDir
 from tests.unit.support import eventually
 
@@ -215,7 +215,7 @@ def test_a_small_log_is_not_trimmed(log: Path) -> None:
 def test_a_file_system_without_holes_begins_the_log_again(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.serve.submission.log_trimmer._punch", lambda log, length: False)
+    monkeypatch.setattr("penstock.serve.submission.logs.trimmer._punch", lambda log, length: False)
     with log.open("ab", buffering=0) as writer:
         writer.write(TEXT)
         trim(log, 1000)

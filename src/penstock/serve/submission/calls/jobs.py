@@ -9,12 +9,12 @@ import msgspec
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call, Endpoint
 from penstock.serve.jobs.hex_ids import hex_id
-from penstock.serve.submission.found_submissions import submission_of
+from penstock.serve.submission.calls.found_submissions import submission_of
+from penstock.serve.submission.calls.rest_errors import answering, submissions_of
+from penstock.serve.submission.calls.waiting import waiting
 from penstock.serve.submission.records import SubmissionDir
-from penstock.serve.submission.rest_errors import answering, submissions_of
 from penstock.serve.submission.start_status import StartStatus, status_of
 from penstock.serve.submission.submissions import Submissions
-from penstock.serve.submission.waiting_calls import waiting
 
 
 class RestartRequest(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

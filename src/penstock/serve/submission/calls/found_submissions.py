@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.hex_ids import hex_id, is_hex_id
+from penstock.serve.submission.calls.rest_errors import submissions_of
 from penstock.serve.submission.records import SubmissionDir
-from penstock.serve.submission.rest_errors import submissions_of
 
 
 def submission_of(call: Call) -> SubmissionDir:

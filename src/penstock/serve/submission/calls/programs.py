@@ -10,11 +10,11 @@ from penstock.errors import InvalidSubmissionError
 from penstock.serve.http.calls import Call, Endpoint
 from penstock.serve.jobs.hex_ids import hex_id
 from penstock.serve.rest.found_jobs import LONGEST_NUMBER
+from penstock.serve.submission.calls.rest_errors import answering, submissions_of
+from penstock.serve.submission.calls.waiting import waiting
 from penstock.serve.submission.programs.plans import explain
-from penstock.serve.submission.rest_errors import answering, submissions_of
 from penstock.serve.submission.run_request import RunRequest, job_spec
 from penstock.serve.submission.uploads import UPLOAD_PATH, upload
-from penstock.serve.submission.waiting_calls import waiting
 
 _ENTRY = {"name": "__main__", "description": None}
 _IF = ", with `--submission`"

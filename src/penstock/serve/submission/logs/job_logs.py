@@ -14,7 +14,7 @@ import msgspec
 from penstock.common.config.configuration_file import load_configuration
 from penstock.errors import ConfigurationFileError
 from penstock.redaction import is_sensitive
-from penstock.serve.submission.log_pieces import MARGIN_BYTES, LogPiece, cut_piece
+from penstock.serve.submission.logs.pieces import MARGIN_BYTES, LogPiece, cut_piece
 from penstock.serve.submission.records import SubmissionDir
 
 MOST_BYTES = 1 << 20

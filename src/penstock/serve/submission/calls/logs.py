@@ -9,10 +9,10 @@ from starlette.responses import Response, StreamingResponse
 from penstock.serve.http.answers import RestError
 from penstock.serve.http.calls import Call, Endpoint
 from penstock.serve.rest.found_jobs import LONGEST_NUMBER
-from penstock.serve.submission.found_submissions import submission_of
-from penstock.serve.submission.logs import MOST_BYTES, LogFile
+from penstock.serve.submission.calls.found_submissions import submission_of
+from penstock.serve.submission.calls.rest_errors import answering, submissions_of
+from penstock.serve.submission.logs.job_logs import MOST_BYTES, LogFile
 from penstock.serve.submission.records import SubmissionDir
-from penstock.serve.submission.rest_errors import answering, submissions_of
 
 
 @answering

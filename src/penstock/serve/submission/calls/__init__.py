@@ -1,0 +1,1 @@
+"""The calls about uploaded programs, submitted jobs and their logs, by topic."""
