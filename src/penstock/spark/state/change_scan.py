@@ -14,7 +14,7 @@ from penstock.snapshots.differences import Change, Section, changes_between, sec
 from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.state_parts import OpenPart, StatePart
 from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part
-from penstock.spark.state.scan import Pinned, Scan, StatePartition, renewed
+from penstock.spark.state.scan import KeptSnapshot, Scan, StatePartition, kept, renewed
 from penstock.spark.state.shapes import KeyedShape
 
 _CHANGES_AT_ONCE = 1 << 14
@@ -27,6 +27,7 @@ class ChangeScan(Scan):
 
     snapshots: tuple[StoredSnapshot, ...]
     """In the order of their checkpoint ids."""
+    kept: tuple[KeptSnapshot, ...]
     operators: tuple[OperatorSnapshot, ...]
     """The operator in each of them."""
     shape: KeyedShape
@@ -45,10 +46,12 @@ class ChangeScan(Scan):
             old, new = self.snapshots[number - 1 : number + 1]
             before = old.parts(self.operators[number - 1])
             after = new.parts(self.operators[number])
-            pinned = Pinned((old.directory, new.directory))
+            both = self.kept[number - 1 : number + 1]
+            for one in both:
+                one.renewed()
             checkpoint = new.metadata.checkpoint
             found += [
-                ChangePartition(pinned, checkpoint, self.shape, self.schema, section)
+                ChangePartition(both, checkpoint, self.shape, self.schema, section)
                 for section in sections(before, after)
             ]
         return found
@@ -58,7 +61,7 @@ class ChangeScan(Scan):
 class ChangePartition(StatePartition):
     """The changes of one checkpoint in a range of key groups."""
 
-    pinned: Pinned
+    snapshots: tuple[KeptSnapshot, ...]
     checkpoint: int
     shape: KeyedShape
     schema: pa.Schema
@@ -69,7 +72,7 @@ class ChangePartition(StatePartition):
         assert after is not None
         assert before is not None
         with (
-            self.pinned.kept() as pins,
+            kept(self.snapshots) as pins,
             opened_part(before) as old,
             opened_part(after) as new,
         ):

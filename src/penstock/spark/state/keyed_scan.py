@@ -19,7 +19,7 @@ from penstock.snapshots.state_parts import OpenPart, StatePart
 from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part
 from penstock.spark.state.filters import keys_left
 from penstock.spark.state.options import StateOptions
-from penstock.spark.state.scan import Pinned, Scan, StatePartition, renewed
+from penstock.spark.state.scan import KeptSnapshot, Scan, StatePartition, kept, renewed
 from penstock.spark.state.shapes import KeyedShape, TimerShape
 from penstock.state.backends.store import end_of_prefix
 from penstock.state.key_groups import KeyGroupRange, key_groups_of, routed_key
@@ -34,6 +34,7 @@ class KeyedScan(Scan):
     """One keyed state of an operator, or its timers of all time domains."""
 
     snapshot: StoredSnapshot
+    kept: KeptSnapshot
     operator: OperatorSnapshot
     shapes: tuple[Shape, ...]
     """One for each time domain of timers, of the same schema."""
@@ -51,13 +52,13 @@ class KeyedScan(Scan):
             left = self.keys if left is None else left
         else:
             left &= self.keys
-        pinned = Pinned((self.snapshot.directory,))
+        self.kept.renewed()
         parts = self.snapshot.parts(self.operator)
         if left is None:
             split = _split(parts, self.min_partitions)
-            return [KeyedPartition(pinned, self.shapes, *one, keys=None) for one in split]
+            return [KeyedPartition(self.kept, self.shapes, *one, keys=None) for one in split]
         return [
-            KeyedPartition(pinned, self.shapes, part, part.key_groups, keys)
+            KeyedPartition(self.kept, self.shapes, part, part.key_groups, keys)
             for part, keys in _by_part(parts, left, self.operator.max_parallelism)
         ]
 
@@ -66,14 +67,14 @@ class KeyedScan(Scan):
 class KeyedPartition(StatePartition):
     """The key groups of one part, or some keys of it."""
 
-    pinned: Pinned
+    snapshot: KeptSnapshot
     shapes: tuple[Shape, ...]
     part: StatePart
     key_groups: KeyGroupRange
     keys: tuple[bytes, ...] | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:  # noqa: D102
-        with self.pinned.kept() as pins, opened_part(self.part) as opened:
+        with kept([self.snapshot]) as pins, opened_part(self.part) as opened:
             for shape in self.shapes:
                 found = shape.batches(self._tables(opened, shape.state), self.part.subtask)
                 yield from renewed(found, pins)

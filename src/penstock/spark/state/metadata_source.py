@@ -20,9 +20,10 @@ from penstock.checkpoint.storage.metadata import OperatorSnapshot
 from penstock.ids import JobKey
 from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.operator_state import OperatorState, operator_states
+from penstock.snapshots.reading import reading
 from penstock.snapshots.stored_snapshot import StoredSnapshot
 from penstock.spark.state.options import METADATA_OPTIONS, parse_options
-from penstock.spark.state.scan import Scan, StatePartition, opened_snapshot
+from penstock.spark.state.scan import Scan, StatePartition
 from penstock.spark.state.source import ScannedSource
 
 METADATA_FORMAT = "penstock.state-metadata"
@@ -64,7 +65,8 @@ class StateMetadataSource(ScannedSource):
     def scan(self) -> Scan:
         """Return what the options name."""
         options = parse_options(self._given, METADATA_OPTIONS)
-        return MetadataScan(tuple(_rows(opened_snapshot(options.path, options.checkpoint))))
+        with reading(options.path, options.checkpoint) as found:
+            return MetadataScan(tuple(_rows(found.snapshot)))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import Filter
 
 from penstock.checkpoint.storage.metadata import OperatorSnapshot
-from penstock.common.storage_url import Location
 from penstock.snapshots.operator_state import (
     COMMITTABLES,
     POSITIONS,
@@ -18,9 +17,9 @@ from penstock.snapshots.operator_state import (
     pending_committables,
     source_positions,
 )
-from penstock.snapshots.stored_snapshot import StoredSnapshot, open_snapshot
+from penstock.snapshots.stored_snapshot import open_snapshot
 from penstock.spark.state.options import What
-from penstock.spark.state.scan import Pinned, Scan, StatePartition
+from penstock.spark.state.scan import KeptSnapshot, Scan, StatePartition
 from penstock.spark.state.shapes import OperatorShape
 
 
@@ -28,7 +27,7 @@ from penstock.spark.state.shapes import OperatorShape
 class OperatorStateScan(Scan):
     """One list or broadcast map of an operator."""
 
-    directory: Location
+    kept: KeptSnapshot
     operator: OperatorSnapshot
     state: str
     may_unpickle: bool
@@ -39,14 +38,14 @@ class OperatorStateScan(Scan):
 
     def partitions(self, filters: Sequence[Filter]) -> list[StatePartition]:  # noqa: D102
         uid = self.operator.uid
-        return [_OperatorPartition(self.directory, What.STATE, uid, self.state, self.may_unpickle)]
+        return [_OperatorPartition(self.kept, What.STATE, uid, self.state, self.may_unpickle)]
 
 
 @dataclass(frozen=True)
 class OperatorFactsScan(Scan):
     """The positions of sources, or the pending committables of sinks."""
 
-    snapshot: StoredSnapshot
+    kept: KeptSnapshot
     what: What
     operator: OperatorSnapshot | None
     """None for all operators."""
@@ -57,22 +56,22 @@ class OperatorFactsScan(Scan):
 
     def partitions(self, filters: Sequence[Filter]) -> list[StatePartition]:  # noqa: D102
         uid = None if self.operator is None else self.operator.uid
-        return [_OperatorPartition(self.snapshot.directory, self.what, uid)]
+        return [_OperatorPartition(self.kept, self.what, uid)]
 
 
 @dataclass
 class _OperatorPartition(StatePartition):
     """All of it: the task reads the metadata."""
 
-    directory: Location
+    kept: KeptSnapshot
     what: What
     uid: str | None
     state: str = ""
     may_unpickle: bool = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with Pinned((self.directory,)).kept():
-            snapshot = open_snapshot(self.directory)
+        self.kept.renewed()
+        snapshot = open_snapshot(self.kept.directory)
         operators = None if self.uid is None else [snapshot.operator(self.uid)]
         if self.what is What.POSITIONS:
             table = source_positions(snapshot.metadata, operators)

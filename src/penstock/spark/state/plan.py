@@ -36,7 +36,7 @@ from penstock.spark.state.options import (
     StateOptions,
     What,
 )
-from penstock.spark.state.scan import Scan, opened_snapshot
+from penstock.spark.state.scan import KeptSnapshot, Scan, opened_snapshot
 from penstock.spark.state.shapes import KeyedShape, TimerShape
 from penstock.state.registry.migration import later_of
 
@@ -53,17 +53,22 @@ def plan_scan(options: StateOptions) -> Scan:
     """
     if options.changes is not None:
         return _changes(options, options.changes)
-    snapshot = opened_snapshot(options.path, options.checkpoint)
+    snapshot, kept = opened_snapshot(options.path, options.checkpoint)
     if options.what in (What.POSITIONS, What.COMMITTABLES):
         found = None if options.operator is None else snapshot.operator(options.operator)
-        return OperatorFactsScan(snapshot, options.what, found)
+        return OperatorFactsScan(kept, options.what, found)
     operator = _operator(snapshot, options)
     if options.what is What.TIMERS:
-        return _timers(snapshot, operator, options)
-    return _state(snapshot, operator, options)
+        return _timers(snapshot, kept, operator, options)
+    return _state(snapshot, kept, operator, options)
 
 
-def _state(snapshot: StoredSnapshot, operator: OperatorSnapshot, options: StateOptions) -> Scan:
+def _state(
+    snapshot: StoredSnapshot,
+    kept: KeptSnapshot,
+    operator: OperatorSnapshot,
+    options: StateOptions,
+) -> Scan:
     keyed = (
         {s.name: s for s in _keyed(snapshot, operator)} if options.kind.value != "operator" else {}
     )
@@ -83,12 +88,13 @@ def _state(snapshot: StoredSnapshot, operator: OperatorSnapshot, options: StateO
     if name in others:
         if options.keys is not None or options.unparsed_key is not None:
             raise StateOptionError(KEY, f"operator state {name!r} has no keys")
-        return OperatorStateScan(snapshot.directory, operator, name, options.may_unpickle)
+        return OperatorStateScan(kept, operator, name, options.may_unpickle)
     if name not in keyed or keyed[name].are_timers:
         raise UnknownStateError(operator.name, name, tuple(sorted({*keyed, *others})))
     state = keyed[name]
     return KeyedScan(
         snapshot,
+        kept,
         operator,
         (_shape(state, options),),
         keys_of_options(options, state),
@@ -96,7 +102,12 @@ def _state(snapshot: StoredSnapshot, operator: OperatorSnapshot, options: StateO
     )
 
 
-def _timers(snapshot: StoredSnapshot, operator: OperatorSnapshot, options: StateOptions) -> Scan:
+def _timers(
+    snapshot: StoredSnapshot,
+    kept: KeptSnapshot,
+    operator: OperatorSnapshot,
+    options: StateOptions,
+) -> Scan:
     states = _keyed(snapshot, operator)
     windows = (
         {s.info.windows for s in states if s.info.windows} if operator.kind == "window" else set()
@@ -113,11 +124,12 @@ def _timers(snapshot: StoredSnapshot, operator: OperatorSnapshot, options: State
     if not shapes:
         raise StateOptionError(TIMERS, f"operator {operator.name!r} has no timers")
     keys = keys_of_options(options, shapes[0].state)
-    return KeyedScan(snapshot, operator, shapes, keys, options.min_partitions)
+    return KeyedScan(snapshot, kept, operator, shapes, keys, options.min_partitions)
 
 
 def _changes(options: StateOptions, feed: ChangeFeed) -> Scan:
-    snapshots = _retained(options, feed)
+    opened = _retained(options, feed)
+    snapshots = [snapshot for snapshot, _ in opened]
     operators = tuple(_operator(snapshot, options) for snapshot in snapshots)
     first, last = snapshots[0], snapshots[-1]
     for one in operators:
@@ -137,7 +149,9 @@ def _changes(options: StateOptions, feed: ChangeFeed) -> Scan:
     if state.is_map and not options.flatten:
         reason = f"the entries of map state {state.name!r} change one by one: it needs {FLATTEN}"
         raise StateOptionError(CHANGES, reason)
-    return ChangeScan(tuple(snapshots), operators, _shape(state, options))
+    return ChangeScan(
+        tuple(snapshots), tuple(kept for _, kept in opened), operators, _shape(state, options)
+    )
 
 
 def _changing(
@@ -165,7 +179,7 @@ def _later(
     return new
 
 
-def _retained(options: StateOptions, feed: ChangeFeed) -> list[StoredSnapshot]:
+def _retained(options: StateOptions, feed: ChangeFeed) -> list[tuple[StoredSnapshot, KeptSnapshot]]:
     """Open the completed checkpoints of a job from the first to the last one of a feed."""
     place = options.path
     job = JobDir(place.parent, JobKey(place.name))

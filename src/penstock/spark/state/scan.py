@@ -16,14 +16,13 @@ from penstock.common.storage_url import Location
 from penstock.errors import (
     CorruptStateError,
     DisappearedSnapshotError,
-    NotASnapshotError,
 )
 from penstock.snapshots.reading import open_pinned
 from penstock.snapshots.stored_snapshot import METADATA, StoredSnapshot
 from penstock.storage.storages import storage_at
 
-PLANNED_SECONDS = 600.0
-"""How long a checkpoint stays after the driver has read it: until then tasks must have begun."""
+KEPT_SECONDS = 600.0
+"""How long a checkpoint stays after the driver has planned a read, or a task has read of it."""
 
 
 class Scan(ABC):
@@ -48,52 +47,63 @@ class StatePartition(InputPartition, ABC):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Pinned:
-    """Names snapshots that a task reads, and keeps their files for as long as it does."""
+class KeptSnapshot:
+    """Names a snapshot and the pin on it, for all processes that read it."""
 
-    places: tuple[Location, ...]
+    directory: Location
+    pin: str | None
+    """The name of the pin in the directory of the job, None if there is none."""
 
-    @contextmanager
-    def kept(self) -> Iterator[list[Pin]]:
-        """Pin the snapshots; yields the pins, which the reader renews.
+    def renewed(self) -> Pin | None:
+        """Renew the pin.
+
+        It is not released: other tasks may not have begun yet. It expires.
 
         Raises:
-            DisappearedSnapshotError: one was deleted.
+            DisappearedSnapshotError: the snapshot was deleted, because the pin had expired.
         """
-        pins = []
-        with contextlib.ExitStack() as stack:
-            for place in self.places:
-                try:
-                    found = open_pinned(place)
-                except NotASnapshotError:
-                    raise DisappearedSnapshotError(str(place)) from None
-                stack.callback(found.release)
-                if found.pin is not None:
-                    pins.append(found.pin)
-            with self._told_from_damage():
-                yield pins
+        pin = None
+        if self.pin is not None:
+            pin = Pin(storage_at(self.directory.parent), self.pin)
+            with contextlib.suppress(OSError):
+                pin.renew(KEPT_SECONDS)
+        self.check()
+        return pin
 
-    @contextmanager
-    def _told_from_damage(self) -> Iterator[None]:
-        """Tell a checkpoint that was deleted meanwhile from one that is damaged."""
-        try:
-            yield
-        except (CorruptStateError, FileNotFoundError):
-            for place in self.places:
-                with contextlib.suppress(OSError):
-                    if not storage_at(place).exists(METADATA):
-                        raise DisappearedSnapshotError(str(place)) from None
-            raise
+    def check(self) -> None:
+        """Raise `DisappearedSnapshotError` if it was deleted."""
+        if not storage_at(self.directory).exists(METADATA):
+            raise DisappearedSnapshotError(str(self.directory))
+
+
+def opened_snapshot(path: Location, checkpoint: int | None) -> tuple[StoredSnapshot, KeptSnapshot]:
+    """Open a snapshot on the driver; it stays long enough for tasks to begin."""
+    found = open_pinned(path, checkpoint, KEPT_SECONDS)
+    snapshot = found.snapshot
+    return snapshot, KeptSnapshot(snapshot.directory, found.pin.name if found.pin else None)
+
+
+@contextmanager
+def kept(snapshots: Sequence[KeptSnapshot]) -> Iterator[list[Pin]]:
+    """Keep snapshots in a task for as long as the context lasts, if their pins are renewed in it.
+
+    Raises:
+        DisappearedSnapshotError: one was deleted.
+    """
+    pins = [snapshot.renewed() for snapshot in snapshots]
+    try:
+        yield [pin for pin in pins if pin is not None]
+    except (CorruptStateError, FileNotFoundError):
+        for snapshot in snapshots:
+            with contextlib.suppress(OSError):
+                snapshot.check()
+        raise
 
 
 def renewed(batches: Iterator[pa.RecordBatch], pins: Sequence[Pin]) -> Iterator[pa.RecordBatch]:
     """Iterate over batches, and renew pins meanwhile."""
     for batch in batches:
         for pin in pins:
-            pin.renew()
+            with contextlib.suppress(OSError):
+                pin.renew(KEPT_SECONDS)
         yield batch
-
-
-def opened_snapshot(path: Location, checkpoint: int | None) -> StoredSnapshot:
-    """Open a snapshot on the driver; it stays long enough for tasks to begin."""
-    return open_pinned(path, checkpoint, PLANNED_SECONDS).snapshot

@@ -19,10 +19,11 @@ from penstock.common.config.known_options import STORAGE_PREFIX
 from penstock.common.configuration import Configuration
 from penstock.errors import StateOptionError, StateReadError
 from penstock.snapshots.json_values import BASE64
+from penstock.snapshots.reading import reading
 from penstock.spark.root_cause import root_cause
 from penstock.spark.state import options
 from penstock.spark.state.metadata_source import StateMetadataSource
-from penstock.spark.state.options import parse_options
+from penstock.spark.state.options import StateOptions, parse_options
 from penstock.spark.state.source import STATE_FORMAT, ScannedSource, StateSource
 from penstock.storage.storage_options import storage_options
 
@@ -85,11 +86,19 @@ def read_state(
         if name.lower() in twice:
             raise StateOptionError(name, "it is given twice")
         texts[name] = _text(value)
-    parse_options({**_storage_settings(spark), **texts})
+    _check(parse_options({**_storage_settings(spark), **texts}))
     try:
         return spark.read.format(STATE_FORMAT).options(**texts).load()
     except AnalysisException as error:
         raise StateReadError(fspath(path), root_cause(str(error))) from None
+
+
+def _check(options: StateOptions) -> None:
+    """Raise here what is known before files are read, as the error it is."""
+    if options.changes is None:
+        with reading(options.path, options.checkpoint) as found:
+            if options.operator is not None:
+                found.snapshot.operator(options.operator)
 
 
 def _text(value: object) -> str:

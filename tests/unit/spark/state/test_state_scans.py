@@ -23,6 +23,7 @@ from penstock.spark.state.keyed_scan import KeyedPartition, KeyedScan
 from penstock.spark.state.metadata_source import StateMetadataSource
 from penstock.spark.state.options import parse_options
 from penstock.spark.state.plan import plan_scan
+from penstock.spark.state.scan import KeptSnapshot
 from penstock.spark.state.shapes import KeyedShape
 from penstock.state.registry.meta_info import LIST_STATE, MAP_STATE
 from tests.golden.programs import states
@@ -184,7 +185,11 @@ def test_changes_between_two_checkpoints(tmp_path: Path) -> None:
         rows = read(path, operatorUid=BOOK, stateVarName=state, checkpointId=checkpoint)
         return by_key(rows, "value")
 
-    feed = {"readChangeFeed": True, "changeStartBatchId": start, "operatorUid": BOOK}
+    feed: dict[str, Any] = {
+        "readChangeFeed": True,
+        "changeStartBatchId": start,
+        "operatorUid": BOOK,
+    }
     for state in ("count", "total", "first"):
         before, after = at(start, state), at(end, state)
         rows = read(path, stateVarName=state, **feed)
@@ -266,7 +271,7 @@ def test_random_states_are_read_exactly_however_they_are_divided(
     made_snapshot(made, path, kind, chance.randint(1, 4))
     flatten = chance.random() < 0.5
     for name, state in made.items():
-        options = {
+        options: dict[str, Any] = {
             "stateVarName": name,
             "flattenCollectionTypes": flatten,
             "minPartitions": chance.randint(1, 9),
@@ -292,7 +297,12 @@ def test_random_changes_are_found_exactly(tmp_path: Path, seed: int) -> None:
     operators = tuple(snapshot.metadata.operators[0] for snapshot in snapshots)
     for name in versions[0]:
         state = snapshots[-1].keyed_state(operators[-1], name)
-        scan = ChangeScan(tuple(snapshots), operators, KeyedShape(state))
+        scan = ChangeScan(
+            tuple(snapshots),
+            tuple(KeptSnapshot(s.directory, None) for s in snapshots),
+            operators,
+            KeyedShape(state),
+        )
         found = rows_of(scan)
         expected = []
         for old, new in pairwise(versions):
@@ -358,15 +368,14 @@ def test_keys_that_a_filter_and_an_option_leave(path: Path) -> None:
 def test_a_checkpoint_stays_while_it_is_read(tmp_path: Path) -> None:
     path = golden("rocksdb", tmp_path)
     scan = scan_of(path, operatorUid=BOOK, stateVarName="count")
-    assert list((path / "pins").iterdir()), "pinned on the driver"
-    for pin in (path / "pins").iterdir():
-        pin.unlink()
+    (pin,) = (path / "pins").iterdir()  # of the driver
+    pin.unlink()
     partition = scan.partitions([])[0]
+    assert [one.name for one in (path / "pins").iterdir()] == [pin.name], "planning renews it"
+    pin.unlink()
     batches = partition.batches()
     assert isinstance(next(batches), pa.RecordBatch)
-    assert len(list((path / "pins").iterdir())) == 1, "pinned by the task"
-    list(batches)
-    assert not list((path / "pins").iterdir())
+    assert [one.name for one in (path / "pins").iterdir()] == [pin.name], "a task renews it"
 
 
 @pytest.mark.parametrize("name", ["hashmap", "rocksdb", "savepoint"])
