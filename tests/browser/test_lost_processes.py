@@ -28,6 +28,7 @@ def test_a_server_that_is_gone_is_reported_until_it_is_back(
     pages.expects_lost_connections = True
     page = pages.open(address(shop))
     expect(page.locator("[data-connection=ok]")).to_be_visible()
+    expect(page.locator("h1")).to_have_text("shop orders")
     server.kill()
     expect(page.locator("[data-connection=lost]")).to_be_visible(timeout=_WAIT_MS)
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
