@@ -135,6 +135,7 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "fraud_patterns", run("fraud_patterns")
     yield "online_learning", run("online_learning")
     yield "history", run("history")
+    yield "inspect_state", run("inspect_state")
     source, target = directory / "from", directory / "to"
     source.mkdir()
     for name in ("a.txt", "b.txt"):

@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,20 @@ def test_online_learning_approaches_the_truth_and_its_loss_falls(results: Result
         ]
         assert loss < first[0] / 20
         assert learned == pytest.approx(truth, abs=0.1)
+
+
+def test_state_that_is_inspected_is_that_of_the_visits_so_far(results: Results) -> None:
+    program = runpy.run_path(str(EXAMPLES / "inspect_state.py"))
+    rows = [re.findall(r"[^\s|]+", line) for line in printed(results, "inspect_state")]
+    numbers = [[int(cell) for cell in row] for row in rows if row and all(map(str.isdigit, row))]
+    (customers, count), *found = numbers
+    visits = Counter(program["visit"](number)[0] for number in range(count))
+    assert customers == len(visits)
+    assert [(customer, visits[customer]) for customer, _ in found[:3]] == [
+        (customer, number) for customer, number in found[:3]
+    ]
+    assert [number for _, number in found[:3]] == [n for _, n in visits.most_common(3)]
+    assert sum(keys for _, keys in found[3:5]) == customers
 
 
 def test_history_is_the_last_visits_up_to_the_time_of_the_query(results: Results) -> None:

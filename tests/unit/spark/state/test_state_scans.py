@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 import random
 import shutil
+import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from penstock.spark.state.scan import KeptSnapshot
 from penstock.spark.state.shapes import KeyedShape
 from penstock.state.registry.meta_info import LIST_STATE, MAP_STATE
 from tests.golden.programs import states
+from tests.golden.programs.running import Run
 from tests.unit.snapshots.made_snapshots import FORMATS, Made, entries_of, snapshot_of
 from tests.unit.snapshots.test_reading import values_of
 from tests.unit.spark.state.reads import BOOK, golden, plain, read, rows_of
@@ -201,6 +205,36 @@ def test_changes_between_two_checkpoints(tmp_path: Path) -> None:
     assert read(path, stateVarName="count", **feed)
     with pytest.raises(StateOptionError, match=r"readChangeFeed.*flattenCollectionTypes"):
         read(path, stateVarName="seen", flattenCollectionTypes=False, **feed)
+
+
+def test_state_after_rescaling_is_that_of_the_input(tmp_path: Path) -> None:
+    settings: dict[str, str] = {}
+    for number, parallelism in enumerate((2, 3, 1)):
+        # The first run reads some of the input, the others do not read more.
+        run = Run(tmp_path / "run", parallelism=parallelism, settings=settings)
+        client = states.build(run).execute_async("states")
+        if number == 0:
+            until(partial(run.lines, "book"))
+        savepoint = Path(client.stop_with_savepoint(False, str(tmp_path / "kept")).result())
+        client.get_job_execution_result().result()
+        settings = {"execution.state-recovery.path": str(savepoint)}
+        (numbers,) = read(savepoint, readSourcePositions=True, operatorUid="Source: numbers")
+        cut = numbers["position"]
+        expected = {k: [n for n in range(cut) if states.key_of(n) == k] for k in range(states.KEYS)}
+        rows = read(savepoint, operatorUid=BOOK, stateVarName="total")
+        assert by_key(rows, "value") == {key: sum(mine) for key, mine in expected.items() if mine}
+        assert len({row["partition_id"] for row in rows}) == min(parallelism, 2)
+        rows = read(savepoint, operatorUid=BOOK, stateVarName="last", flattenCollectionTypes=False)
+        assert {plain(row["key"]): [plain(e) for e in row["list_value"]] for row in rows} == {
+            key: mine[-3:] for key, mine in expected.items() if mine
+        }
+
+
+def until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 # -- random states -------------------------------------------------------------------------------
