@@ -32,15 +32,27 @@ _here = threading.local()
 _moves = 0
 
 
+Missing = Callable[[Sequence[Path]], Mapping[Path, str]]
+
+
+def share_nothing(paths: Sequence[Path]) -> Mapping[Path, str]:
+    """Say that a host lacks the work directory."""
+    # Sources and sinks of these jobs have paths that all hosts share.
+    return {paths[0]: "host-0"}
+
+
 def separate_tasks(
-    env: StreamExecutionEnvironment, directory: Path, moves: Collection[int]
+    env: StreamExecutionEnvironment,
+    directory: Path,
+    moves: Collection[int],
+    missing: Missing = share_nothing,
 ) -> None:
     """Run the jobs of an environment on separate hosts; `moves` are micro-batches of all stages."""
     vars(level)["run_subtask"] = _run_subtask
     HostDir._roots = lambda self: (directory / getattr(_here, "host", "driver"),)  # type: ignore[method-assign]
     # So that little output is enough to be handed over in files.
     staged_output._MAX_ACKNOWLEDGED_BYTES = 16
-    env._launcher = _launcher(moves)
+    env._launcher = _launcher(moves, missing)
 
 
 def _run_subtask(
@@ -88,11 +100,9 @@ class _Submitter(InlineSubmitter):
         return list(map(call, range(len(work))))
 
 
-def _launcher(moves: Collection[int]) -> Callable[[Plan, Configuration, bool], LaunchedJob]:
-    def missing(paths: Sequence[Path]) -> Mapping[Path, str]:
-        # The work directory; sources and sinks of these jobs have paths that all hosts share.
-        return {paths[0]: "host-0"}
-
+def _launcher(
+    moves: Collection[int], missing: Missing
+) -> Callable[[Plan, Configuration, bool], LaunchedJob]:
     def launcher(plan: Plan, configuration: Configuration, batch_mode: bool) -> LaunchedJob:
         return launch(
             plan,

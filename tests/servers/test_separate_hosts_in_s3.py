@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,11 +18,14 @@ from penstock.connectors.two_phase.sink import AtLeastOnceSink
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.errors import StateElsewhereError
-from penstock.ids import AttemptId, JobKey, StageId
+from penstock.ids import AttemptId, JobKey
+from penstock.job import state_jobs
 from penstock.job.attempt.shared_paths import remove_relays
+from penstock.job.state_jobs import StoreWork
+from penstock.state.backends.refs import FileRef
 from penstock.state.local_dir import HostDir
+from penstock.task.layout import AttemptLayout
 from penstock.task.shuffle import level
-from penstock.testing.inline import InlineSubmitter
 from penstock.testing.servers.s3_server import S3Server
 from tests.crash.separate_tasks import separate_tasks
 
@@ -84,21 +89,22 @@ def test_a_job_without_keyed_steps_leaves_nothing_on_its_hosts(
 
 
 def test_a_checkpoint_whose_task_runs_on_the_wrong_host_is_tried_again(
-    env: StreamExecutionEnvironment, place: StorageUrl, monkeypatch: pytest.MonkeyPatch
+    env: StreamExecutionEnvironment,
+    place: StorageUrl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As Spark does when the cores of the right host are busy for longer than it waits."""
-    misplaced: list[str] = []
-    run = InlineSubmitter.run_per_subtask
+    misplaced = tmp_path / "misplaced"
+    store = state_jobs.store
 
-    def on_another_host_first(
-        submitter: InlineSubmitter, stage: StageId, purpose: str, function: Any, work: list[Any]
-    ) -> list[Any]:
-        if purpose == "store" and work[0].files and not misplaced:
-            misplaced.append(work[0].files[0].name)
-            raise StateElsewhereError(misplaced[0])
-        return run(submitter, stage, purpose, function, work)
+    def on_another_host_first(work: StoreWork, task_attempt: int) -> list[FileRef]:
+        if work.files and not misplaced.exists():
+            misplaced.touch()
+            raise StateElsewhereError(work.files[0].name)
+        return store(work, task_attempt)
 
-    monkeypatch.setattr(InlineSubmitter, "run_per_subtask", on_another_host_first)
+    monkeypatch.setattr(state_jobs, "store", on_another_host_first)
     got: list[int] = []
     numbers = env.from_source(
         NumberSequenceSource(1, 200), WatermarkStrategy.no_watermarks(), "numbers"
@@ -106,8 +112,47 @@ def test_a_checkpoint_whose_task_runs_on_the_wrong_host_is_tried_again(
     totals = numbers.key_by(lambda n: n % 10, Types.LONG()).reduce(lambda a, b: a + b)
     totals.sink_to(AtLeastOnceSink(got.extend))
     env.execute(JOB)
-    assert len(misplaced) == 1
+    assert misplaced.exists()
     assert len(got) == 200
     history = History(JobDir(place, JobKey(JOB), place.options).storage)
     assert [c.failure for c in history.checkpoints() if c.failure] == []
     assert history.exceptions() == []
+
+
+def test_a_task_on_a_host_that_joined_later_and_lacks_the_work_directory_leads_to_a_restart(
+    env: StreamExecutionEnvironment,
+    place: StorageUrl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    env.configure(
+        Configuration.from_dict(
+            {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}
+        )
+    )
+    looks: list[Path] = []
+
+    def missing(paths: Sequence[Path]) -> Mapping[Path, str]:
+        looks.append(paths[0])
+        return {} if len(looks) == 1 else {paths[0]: "host-2"}
+
+    separate_tasks(env, tmp_path, (), missing)
+    check, tasks = AttemptLayout.check_host, count()
+
+    def check_host(layout: AttemptLayout) -> None:
+        has_joined = next(tasks) >= 4
+        check(replace(layout, shared=tmp_path / "host-2") if has_joined else layout)
+
+    monkeypatch.setattr(AttemptLayout, "check_host", check_host)
+    got: list[int] = []
+    numbers = env.from_source(
+        NumberSequenceSource(1, 200), WatermarkStrategy.no_watermarks(), "numbers"
+    )
+    totals = numbers.key_by(lambda n: n % 10, Types.LONG()).reduce(lambda a, b: a + b)
+    totals.sink_to(AtLeastOnceSink(got.extend))
+    env.execute(JOB)
+    assert len(looks) == 2
+    history = History(JobDir(place, JobKey(JOB), place.options).storage)
+    (exception,) = history.exceptions()
+    assert "host-2/a1, which the hosts shared that the attempt has looked at" in exception.message
+    assert len(set(got)) == 200

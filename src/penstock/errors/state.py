@@ -118,6 +118,17 @@ class StateElsewhereError(PenstockError):
     )
 
 
+class UnsharedHostError(PenstockError):
+    """A task ran on a host that does not see the work directory."""
+
+    host: str
+    path: str
+    template = (
+        "host {host} does not see {path}, which the hosts shared that the attempt has looked at: "
+        "it joined later; the job resumes from its last checkpoint and looks at its hosts again"
+    )
+
+
 class LocalStateDirFullError(PenstockError):
     """A host has no space for its local copy of the state."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from penstock.common.storage_url import Location, StorageUrl
+from penstock.errors import UnsharedHostError
 from penstock.ids import AttemptId, ChannelId, JobKey, OperatorUid, StageId
 from penstock.state.backends.refs import StateLocation, UnresolvedStateLocation
 from penstock.state.local_dir import AttemptDir, HostDir
@@ -64,6 +66,18 @@ class AttemptLayout:
     def root(self) -> Path:
         """The directory of everything this attempt writes; the driver's own if hosts share none."""
         return self.shared / self.attempt
+
+    def check_host(self) -> None:
+        """Check, on the host of the calling task, that it sees what driver and tasks share.
+
+        Only if the job's directory is in a store: then another attempt can do without.
+
+        Raises:
+            UnsharedHostError: it does not: it has joined after the attempt looked at its hosts.
+        """
+        is_checked = self.unshared is None and isinstance(self.durable, StorageUrl)
+        if is_checked and not self.root.is_dir():
+            raise UnsharedHostError(socket.gethostname(), str(self.root))
 
     @property
     def relay(self) -> StorageUrl | None:

@@ -108,6 +108,7 @@ def _run(
     job_attempt = instruction.job, AttemptId(instruction.attempt)
     key = job_attempt, StageId(instruction.stage), attempt.subtask
     task, functions = _take_functions(key, data, instruction, attempt)
+    task.layout.check_host()
     if task.layout.unshared is not None:
         # A stage without state has files on its hosts, too: what its sinks stage.
         remove_older_attempts(task.layout.attempt_dirs)

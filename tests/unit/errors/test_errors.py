@@ -91,6 +91,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "TokensFileError": ("/tokens", "it has no token"),
     "UnsharedWorkDirError": ("/work", "worker-2"),
     "StateElsewhereError": ("/a/b.delta",),
+    "UnsharedHostError": ("worker-2", "/work/a1"),
     "UnsafeLocalStateDirError": ("/a", "why"),
     "DifferentProgramError": ("count", "other.py", "no uid is the same"),
     "PickledSnapshotError": ("/a", ("state 'x' of step 'y'",)),

@@ -287,6 +287,8 @@ class AttemptStarter:
         reach(CrashPoint.RECOVERY_RESOLVED)
         regions = job.regions(plan, () if snapshot is None else snapshot.in_flight)
         layout = replace(layout, unshared=check_shared_paths(job, plan))
+        # Tasks on hosts that join later look for it.
+        layout.root.mkdir(parents=True, exist_ok=True)
         if layout.unshared is not None:
             resources.callback(close_quietly, partial(remove_relays, job.job_dir, layout.attempt))
         for directory in layout.attempt_dirs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -18,8 +18,10 @@ from penstock.job import state_jobs
 from penstock.job.context import AttemptContext
 from penstock.job.restore.state_restorer import RestoredStage
 from penstock.job.snapshot.compaction import BackgroundCompaction, Bases, as_of, is_worth_compacting
-from penstock.job.snapshot.state_in_store import StateInStore, run_on_hosts
+from penstock.job.snapshot.run_on_hosts import run_on_hosts
+from penstock.job.snapshot.state_in_store import StateInStore
 from penstock.job.state_jobs import CompactionWork, ExportWork, VerifyWork
+from penstock.job.submitter import R, W
 from penstock.recovery.operator_matching import key_type_signature
 from penstock.savepoint.layout import SavedOperator
 from penstock.savepoint.read import verify_files
@@ -292,7 +294,7 @@ class StageState:
             ExportWork(backend, self._location(i), ref, operator, target, i, self._name(i), now)
             for i, ref in enumerate(frozen.keyed)
         ]
-        parts = self._submitter.run_per_subtask(self._stage.id, "export", state_jobs.export, work)
+        parts = self._run_on_hosts("export", state_jobs.export, work)
         files = finalize_files(target, (file for part in parts for file in part))
         if isinstance(target, Path):
             verify_files(target, files)  # those in a store were read back by the tasks
@@ -326,7 +328,7 @@ class StageState:
 
     def _compact(self, work: list[CompactionWork], purpose: str = "compact") -> Bases:
         """Let tasks write new bases, which they sync and read back."""
-        made = run_on_hosts(self._submitter, self._stage, purpose, state_jobs.compact, work)
+        made = self._run_on_hosts(purpose, state_jobs.compact, work)
         for subtask, (one, compacted) in enumerate(zip(work, made, strict=True)):
             if compacted.ref is not None:
                 old = {file.name for file in one.ref.files}
@@ -338,6 +340,11 @@ class StageState:
                     compacted.damage,
                 )
         return [compacted.ref for compacted in made]
+
+    def _run_on_hosts(
+        self, purpose: str, function: Callable[[W, int], R], work: list[W]
+    ) -> list[R]:
+        return run_on_hosts(self._submitter, self._stage, self._layout, purpose, function, work)
 
     def _rebase(self, bases: Bases) -> None:
         refs = list(self._refs)

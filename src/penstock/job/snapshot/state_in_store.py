@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from penstock.checkpoint.shared_state_registry import SharedStateRegistry
-from penstock.errors import StateElsewhereError
 from penstock.graph.plan import Stage
 from penstock.job import state_jobs
+from penstock.job.snapshot.run_on_hosts import run_on_hosts
 from penstock.job.state_jobs import StoreWork
-from penstock.job.submitter import R, Submitter, W
+from penstock.job.submitter import Submitter
 from penstock.state.backends.refs import FileRef, StagedName, StateRef
 from penstock.state.files import place_of
 from penstock.task.layout import AttemptLayout
-
-_TRIES = 3
-
-logger = logging.getLogger("penstock.job")
-
-
-def run_on_hosts(
-    submitter: Submitter,
-    stage: Stage,
-    purpose: str,
-    function: Callable[[W, int], R],
-    work: list[W],
-) -> list[R]:
-    """Run a function of state files for each subtask, again if one ran where its files are not.
-
-    A host whose cores were all busy for longer than Spark's locality wait still has them, and the
-    checkpoint need not fail.
-
-    Raises:
-        StateElsewhereError: the host is gone, or busy all the time.
-    """
-    for _ in range(_TRIES - 1):
-        try:
-            return submitter.run_per_subtask(stage.id, purpose, function, work)
-        except StateElsewhereError as error:
-            logger.info("Stage %r: %s of state is tried again: %s", stage.name, purpose, error)
-    return submitter.run_per_subtask(stage.id, purpose, function, work)
 
 
 class StateInStore:
@@ -90,7 +62,9 @@ class StateInStore:
                 )
                 for subtask, files in enumerate(new)
             ]
-            put = run_on_hosts(self._submitter, self._stage, "store", state_jobs.store, work)
+            put = run_on_hosts(
+                self._submitter, self._stage, self._layout, "store", state_jobs.store, work
+            )
         else:
             put = new
         stored = [
