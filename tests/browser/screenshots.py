@@ -42,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--only", nargs="*", help="the names of some pictures, such as `state`")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-screenshots-") as directory:
         checkpoints = Path(directory) / "checkpoints"
@@ -51,7 +52,7 @@ def main() -> None:
             shutil.copytree(found, checkpoints / f"{name}-job")
         job = start_job(checkpoints, "" if arguments.without_spark else "spark")
         try:
-            take_all(checkpoints, "shop-orders", arguments.seconds)
+            take_all(checkpoints, "shop-orders", arguments.seconds, arguments.only)
         finally:
             job.terminate()
             job.wait()
@@ -66,7 +67,7 @@ def start_job(checkpoints: Path, where: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([str(p) for p in parts], stdout=log, stderr=log)
 
 
-def take_all(checkpoints: Path, job: str, seconds: float) -> None:
+def take_all(checkpoints: Path, job: str, seconds: float, only: list[str] | None) -> None:
     await_attempt(checkpoints / job, "a2")
     time.sleep(seconds / 3)
     os.kill(driver(checkpoints / job)["pid"], signal.SIGKILL)
@@ -77,11 +78,13 @@ def take_all(checkpoints: Path, job: str, seconds: float) -> None:
         DashboardServer(checkpoints) as server,
     ):
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        take(browser, server.url, checkpoints, "jobs", "#/")
-        for name in PAGES:
-            take(browser, server.url, checkpoints, name, address(job, name))
-        take(browser, server.url, checkpoints, "overview-dark", address(job), dark=True)
-        take(browser, server.url, checkpoints, "phone", address(job), dark=True, phone=True)
+        pictures: list[tuple[str, str, dict[str, bool]]] = [("jobs", "#/", {})]
+        pictures += [(name, address(job, name), {}) for name in PAGES]
+        pictures.append(("overview-dark", address(job), {"dark": True}))
+        pictures.append(("phone", address(job), {"dark": True, "phone": True}))
+        for name, path, look in pictures:
+            if only is None or name in only:
+                take(browser, server.url, checkpoints, name, path, **look)
         browser.close()
 
 
@@ -115,6 +118,11 @@ def take(
     page = pages.open(path, dark=dark, phone=phone, device_scale_factor=1.5)
     expect(page.locator("main .card").first).to_be_visible()
     expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    if name == "state":
+        page.locator("form.lookup input[name=text]").fill("7")
+        page.get_by_role("button", name="Look up").click()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator("[data-lookup], [data-changes]")).to_have_count(2)
     # Live figures arrive, charts get points.
     page.wait_for_timeout(15_000 if name.startswith(("overview", "phone")) else 3_000)
     width, height = (390, 1240) if phone else (1280, HEIGHTS.get(name.split("-")[0], 2_000))

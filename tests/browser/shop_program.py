@@ -36,7 +36,9 @@ class Totals(KeyedCoProcessFunction):  # type: ignore[type-arg]
         self.fail_at = fail_at
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+        total = ValueStateDescriptor("total", Types.LONG())
+        total.set_queryable("totals")
+        self.total = runtime_context.get_state(total)
         self.recent = runtime_context.get_list_state(
             ListStateDescriptor("recent orders", Types.LONG())
         )
@@ -69,6 +71,7 @@ def main(checkpoints: str, output: str, fail_at: int, *, on_spark: bool) -> None
             "execution.checkpointing.dir": checkpoints,
             "execution.checkpointing.savepoint-dir": f"{output}-savepoints",
             "execution.checkpointing.interval": "1500 ms",
+            "execution.checkpointing.num-retained": "3",
             "penstock.micro-batch.max-records": "120",
             "penstock.job-id": "shop-orders",
             "restart-strategy.type": "fixed-delay",

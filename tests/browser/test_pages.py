@@ -136,10 +136,63 @@ def test_the_state_page_shows_states_and_key_groups(pages: WatchedPages, shop: s
     page = pages.open(address(shop, "state"))
     rows = page.get_by_role("region", name="States of totals per customer").locator("tbody tr")
     expect(rows).to_have_count(2)
-    expect(rows.nth(0)).to_contain_text("total")
-    expect(rows.nth(1)).to_contain_text("LIST(LONG)")
+    expect(rows.nth(0)).to_contain_text("LIST(LONG)")
+    expect(rows.nth(1)).to_contain_text("total")
     expect(page.locator(".heat span")).to_have_count(128)
     expect(page.get_by_text("Operators without keyed state")).to_be_visible()
+
+
+def test_a_key_is_looked_up_and_keys_are_browsed(pages: WatchedPages, shop: str, axe: str) -> None:
+    page = pages.open(address(shop, "state"))
+    lookup = page.locator("form.lookup").first
+    lookup.get_by_label("Key").fill("7")
+    lookup.get_by_role("button", name="Look up").click()
+    rows = page.get_by_role("region", name="Entries of total").locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first.locator("td").first).to_have_text("7")
+    expect(rows.first.locator("td").last).to_have_text(re.compile(r"^\d+$"))
+    expect(page.locator("[data-lookup]")).to_contain_text(re.compile(r"1 entry in checkpoint \d+"))
+    lookup.get_by_label("Key").fill("999999")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("There is no such key")).to_be_visible()
+    pages.expects_lost_connections = True  # the browser logs the 400
+    lookup.get_by_label("Key").fill("seven")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").filter(has_text="no key of type")).to_be_visible()
+    lookup.get_by_label("Key").fill("")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(20)
+    page.get_by_role("button", name="Show more").click()
+    expect(rows).to_have_count(40)
+    keys = [row.locator("td").first.inner_text() for row in rows.all()]
+    assert len(set(keys)) == 40
+    assert serious_findings(page, axe) == []
+    lookup.get_by_label("State").select_option(
+        label="totals per customer · recent orders (not queryable)"
+    )
+    expect(page.get_by_text("cannot be looked up")).to_be_visible()
+    expect(page.get_by_text("penstock.queryable-state.enabled")).to_be_visible()
+    expect(lookup.get_by_role("button", name="Look up")).to_be_disabled()
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_two_checkpoints_are_compared(pages: WatchedPages, shop: str, axe: str, look: str) -> None:
+    page = pages.open(address(shop, "state"), phone=look == "phone", dark=look == "dark")
+    compare = page.get_by_role("button", name="Compare")
+    expect(compare).to_be_visible()
+    for _ in range(5):
+        # The older one may have been subsumed since the list was read.
+        compare.click()
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        if page.get_by_text("cannot be compared").count() == 0:
+            break
+        page.reload()
+    changed = page.get_by_role("region", name="Changed states").locator("tbody tr")
+    expect(changed.filter(has_text="recent orders")).to_be_visible()
+    expect(page.get_by_role("region", name="Changes of total")).to_be_visible()
+    expect(page.get_by_text("Keys are not shown of recent orders: not queryable.")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert serious_findings(page, axe) == []
 
 
 def test_components_name_every_process_and_where_it_is(

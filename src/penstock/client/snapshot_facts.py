@@ -53,6 +53,8 @@ class StateFacts(msgspec.Struct, frozen=True):
     by_key_group: dict[int, int] = {}
     """Bytes by key group, if they were asked for and the entries could be read."""
     entries_by_key_group: dict[int, int] = {}
+    queryable: str = ""
+    """The name under which others may look it up, empty if it has none."""
 
 
 class ListFacts(msgspec.Struct, frozen=True):
@@ -332,6 +334,7 @@ class _Reader:
             _millis(state.info.ttl),
             {group: found.bytes for group, found in groups},
             {group: found.entries for group, found in groups},
+            state.info.queryable,
         )
 
     @contextmanager
@@ -344,7 +347,15 @@ class _Reader:
 
 def _of_file(file: SavepointFile) -> StateFacts:
     ttl_ms = _millis(file.ttl)
-    return StateFacts(file.state, file.kind, file.type, file.rows, file.size, ttl_ms)
+    return StateFacts(
+        file.state,
+        file.kind,
+        file.type,
+        file.rows,
+        file.size,
+        ttl_ms,
+        queryable=file.info.queryable,
+    )
 
 
 def _millis(ttl: TtlMetaInfo | None) -> int | None:

@@ -23,6 +23,8 @@ class KeyedStateSize(msgspec.Struct, frozen=True):
     key_groups: list[int] = []
     """Bytes by key group; empty if there are none or they are not known."""
     entries_by_key_group: list[int] = []
+    queryable: str = ""
+    """The name under which others may look it up, empty if it has none."""
 
 
 class ListSize(msgspec.Struct, frozen=True):
@@ -161,6 +163,7 @@ def _state(parts: list[StateFacts], operator: OperatorFacts) -> KeyedStateSize:
         skew=skew_of([part.bytes for part in parts] + missing),
         key_groups=[sizes[group] for group in groups],
         entries_by_key_group=[entries[group] for group in groups],
+        queryable=parts[0].queryable,
     )
 
 

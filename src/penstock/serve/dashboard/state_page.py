@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.redaction import redact
 from penstock.serve.http.calls import Call
 from penstock.serve.jobs.cached_job import JobView
+from penstock.serve.queryable.opt_in import has_opted_in
 from penstock.serve.rest.found_jobs import job_of
 
 MOST_BYTES_READ = 256 << 20
@@ -35,7 +36,12 @@ def newest_state(call: Call) -> dict[str, Any]:
     """Return the states in the newest checkpoint that exists."""
     _, view = job_of(call)
     snapshot, problem = _newest(view)
-    return {"now": time.time(), "snapshot": snapshot, "problem": problem}
+    return {
+        "now": time.time(),
+        "snapshot": snapshot,
+        "problem": problem,
+        "all_queryable": has_opted_in(view),
+    }
 
 
 def _newest(view: JobView) -> tuple[dict[str, Any] | None, str | None]:

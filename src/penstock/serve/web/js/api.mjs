@@ -69,7 +69,7 @@ function headers(more = {}) {
 }
 
 /** Request JSON; raises ApiError for an answer that is an error, TypeError without an answer. */
-export async function request(path, { method = "GET", body } = {}) {
+export async function request(path, { method = "GET", body, reviver } = {}) {
   const abort = new AbortController();
   const timer = setTimeout(() => abort.abort(), TIMEOUT_MS);
   let response;
@@ -93,7 +93,7 @@ export async function request(path, { method = "GET", body } = {}) {
   }
   connection.set({ reachable: true, lastAnswer: Date.now() / 1000 });
   if (response.status === 401) connection.set({ needsToken: true });
-  const value = parse(text);
+  const value = parse(text, reviver);
   if (!response.ok) {
     throw new ApiError(response.status, value?.errors ?? [`The server answered ${response.status}.`]);
   }
@@ -101,9 +101,9 @@ export async function request(path, { method = "GET", body } = {}) {
   return value;
 }
 
-function parse(text) {
+function parse(text, reviver) {
   try {
-    return text === "" ? null : JSON.parse(text);
+    return text === "" ? null : JSON.parse(text, reviver);
   } catch {
     return null;
   }

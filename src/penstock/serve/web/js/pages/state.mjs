@@ -1,4 +1,4 @@
-// State: operators and their states in the newest checkpoint, with size and skew by key group.
+// State: what is in it, what changed, and operators and states with size and skew by key group.
 
 import { useResource } from "../api.mjs";
 import { skew } from "../figures.mjs";
@@ -7,6 +7,8 @@ import { html } from "../html.mjs";
 import { hottest, keyGroupCells } from "../state_stats.mjs";
 import { apiPath, linkTo } from "../routes.mjs";
 import { Card, Empty, Notice, Scroll, Size, Stat, Time, Waiting } from "../parts/shared.mjs";
+import { StateChanges } from "../parts/state_changes.mjs";
+import { StateLookup } from "../parts/state_lookup.mjs";
 
 export function Page({ route }) {
   const resource = useResource(apiPath(route.job, "state"), 15);
@@ -25,6 +27,8 @@ export function Page({ route }) {
       <${Stat} label="Written by" value=${`attempt ${snapshot.attempt}`} note=${`penstock ${snapshot.version}`} />
     </dl>
     ${problem && html`<${Notice} tone="warn" title="Only sizes of files are shown.">${problem}<//>`}
+    <${StateLookup} job=${route.job} snapshot=${snapshot} allQueryable=${resource.data.all_queryable} />
+    <${StateChanges} job=${route.job} />
     ${stateful.map((operator) => html`<${Operator} key=${operator.uid} operator=${operator} />`)}
     ${stateful.length < operators.length && html`<${Card} title="Operators without keyed state" note="What else the checkpoint holds of them">
       <ul class="lines">${operators.filter((operator) => !stateful.includes(operator)).map((operator) => html`<li><div><strong>${operator.name}</strong> <span class="quiet mono small">${operator.uid}</span></div>
