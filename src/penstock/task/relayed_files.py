@@ -21,6 +21,7 @@ from penstock.storage.contract import pieces_of
 from penstock.storage.storages import storage_at
 from penstock.task.layout import AttemptLayout, SinkDirs, file_name
 from penstock.task.messages import RelayedFile
+from penstock.task.staged_files import files_of
 
 _AT_ONCE = 4
 
@@ -38,7 +39,7 @@ def relay_files(layout: AttemptLayout, stage: Stage, staged: str) -> list[Relaye
     for uid in _sinks(stage):
         directories = layout.sink_dirs_of_task(uid)
         for field, directory in directories._asdict().items():
-            for path in sorted(directory.rglob(f"*{staged}*")):
+            for path in sorted(files_of(directory, staged)):
                 name, size = path.relative_to(directory).as_posix(), path.stat().st_size
                 file = RelayedFile(uid, field, name, size)
                 place = _place(relay, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,19 @@ def remove_staged(layout: AttemptLayout, stage: Stage, subtasks: Iterable[int], 
             path.unlink()
 
 
+def files_of(directory: Path, name: str) -> Iterator[Path]:
+    """Yield what is below a directory under names that contain that of a task attempt.
+
+    ``name`` may end with ``*``, as a pattern for several task attempts.
+    """
+    beginning = name.removesuffix("*")
+    # Another task attempt's name may begin with the whole name of this one.
+    more = "" if beginning != name else "(?![0-9])"
+    wanted = re.compile(re.escape(beginning) + more)
+    found = directory.rglob(f"*{beginning}*")
+    return (path for path in found if wanted.search(path.name))
+
+
 def _staged(
     layout: AttemptLayout, stage: Stage, subtasks: Iterable[int], name: str
 ) -> Iterator[Path]:
@@ -32,6 +46,6 @@ def _staged(
     for directories in (layout.sink_dirs_of_task(node.uid) for node in stage.nodes):
         yield from directories.staging.glob(name)
         if layout.unshared is not None:
-            yield from directories.work.rglob(f"*{name}*")
+            yield from files_of(directories.work, name)
     for subtask in subtasks:
         yield from layout.place(stage.head.uid, subtask).shared_dir.glob(f"*-{name}{DELTA}")
