@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from penstock.job.context import JobContext
 from penstock.task.layout import UnsharedHosts
 
 logger = logging.getLogger("penstock.job")
+
+_MARKER = re.compile(r"\.penstock-[0-9a-f]{16}")
+_MARKER_AGE_S = 24 * 3600
 
 RELAY = "relay"
 """Where a job has the relays of its attempts, in its directory in a store."""
@@ -66,6 +70,15 @@ def remove_relays(job_dir: JobDir, attempt: AttemptId) -> None:
         logger.warning("Unfinished uploads below %s are not removed: %s", job_dir.path, error)
 
 
+def _remove_old_markers(new: Path) -> None:
+    """Remove what killed drivers have left beside a marker; another job may be using newer ones."""
+    with contextlib.suppress(OSError):
+        limit = new.stat().st_mtime - _MARKER_AGE_S
+        for path in new.parent.glob(".penstock-*"):
+            if _MARKER.fullmatch(path.name) and path.is_file() and path.stat().st_mtime < limit:
+                path.unlink()
+
+
 @dataclass(frozen=True, slots=True)
 class _Needed:
     """A path that all hosts must have."""
@@ -101,6 +114,7 @@ def _marker_in(directory: Path) -> Iterator[Path]:
     marker = directory / f".penstock-{os.urandom(8).hex()}"
     directory.mkdir(parents=True, exist_ok=True)
     marker.touch()
+    _remove_old_markers(marker)
     try:
         yield marker
     finally:

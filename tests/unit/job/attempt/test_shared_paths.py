@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -98,6 +99,23 @@ def test_a_sink_refuses_hosts_that_do_not_see_what_the_driver_writes_into_its_pa
     with pytest.raises(MissingOnHostError, match=r"needs .*/out .*worker-2"):
         env.execute("numbers")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_markers_that_a_killed_driver_has_left_in_a_sinks_path_are_removed_after_a_day(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    old, new, other = (out / f".penstock-{name}" for name in ("0" * 16, "1" * 16, "notes"))
+    for path in (old, new, other):
+        path.touch()
+    for path in (old, other):
+        os.utime(path, (1.0, 1.0))
+    env = Cluster(tmp_path, lambda path: False).environment()
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+    numbers(env).sink_to(sink.build())
+    env.execute("numbers")
+    assert sorted(out.glob(".penstock-*")) == sorted([new, other])
 
 
 def test_records_from_a_socket_are_read_from_the_work_directory(tmp_path: Path) -> None:

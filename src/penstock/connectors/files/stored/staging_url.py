@@ -96,10 +96,10 @@ class StagingUrl:
         if upload.is_relative_to(self.root):
             names = upload.relative_to(self.root).parts
             return len(names) > 1 and is_no_later(names[0], self.attempt)
-        found = _UUID.search(upload.name)
-        if found is None:
-            return False
-        digits = found[0].replace("-", "")
+        # The user's prefix and suffix may have one, too.
+        return any(self._is_mine(found.replace("-", "")) for found in _UUID.findall(upload.name))
+
+    def _is_mine(self, digits: str) -> bool:
         attempt = f"a{int(digits[20 : 20 + _ATTEMPT_DIGITS], 16)}"
         return digits.startswith(self._mark()) and is_no_later(attempt, self.attempt)
 
