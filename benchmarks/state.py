@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def read(keys: int, rounds: int, directory: Path) -> dict[str, Any]:
     spark = _session()
     for name, provider in STORES.items():
         path = write_query(spark, directory / name.replace(" ", "-"), provider, keys)
-        contenders[name] = lambda path=path: spark.read.format("statestore").load(str(path))
+        contenders[name] = partial(spark.read.format("statestore").load, str(path))
         check(contenders[name](), "count", keys, keys)
     for backend in BACKENDS:
         job, savepoint = write_job(directory / backend, backend, keys)
@@ -150,7 +151,7 @@ def read(keys: int, rounds: int, directory: Path) -> dict[str, Any]:
         if backend == BACKENDS[0]:
             snapshots["penstock, savepoint"] = savepoint
         for name, path in snapshots.items():
-            contenders[name] = lambda path=path: read_state(spark, path, operator="count")
+            contenders[name] = partial(read_state, spark, path, operator="count")
             check(contenders[name](), "value", keys, _read_so_far(path))
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
