@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UNIT := not browser and not spark and not crash and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
 KILLED := crash and not browser and not spark and not kafka and not postgres and not nats and not s3 and not hdfs and not flink and not prometheus
 
-.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli setup-prometheus setup-browser vendor-web demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-browser test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-models bench-pyflink clean
+.PHONY: help setup setup-servers setup-kafka setup-nats setup-s3 setup-hdfs setup-pyflink-examples setup-flink-cli setup-prometheus setup-browser vendor-web demo demo-barriers demo-s3 demo-kafka test test-unit test-servers test-spark test-browser test-crash fuzz soak check fix bench bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-stores bench-nexmark bench-models bench-state bench-pyflink clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,7 +105,7 @@ fix: setup ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-models ## all benchmarks but bench-pyflink (about 3 hours)
+bench: bench-keyed bench-checkpoints bench-barriers bench-exchange bench-connectors bench-nexmark bench-models bench-state ## all benchmarks but bench-pyflink (about 3 hours)
 
 bench-keyed: setup ## throughput and fixed cost against Spark's own ways (25 minutes)
 	@$(BIN)/python -m benchmarks.run
@@ -130,6 +130,10 @@ bench-nexmark: setup ## NEXMark's queries beside PyFlink, in a venv of its own, 
 
 bench-models: setup ## what the models of docs/models.md predict beside what is measured (15 minutes)
 	@$(BIN)/python -m benchmarks.models
+
+bench-state: setup ## reading state beside Spark's statestore source, and its memory (15 minutes)
+	@$(BIN)/python -m benchmarks.state read
+	@$(BIN)/python -m benchmarks.state memory
 
 bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
 	@$(BIN)/python -m benchmarks.run --pyflink
