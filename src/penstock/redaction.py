@@ -133,6 +133,7 @@ _LOGGERS = (
     "penstock.job",
     "penstock.recovery",
     "penstock.serve",
+    "penstock.snapshots",
     "penstock.storage",
     "penstock.spark",
     "penstock.state",
