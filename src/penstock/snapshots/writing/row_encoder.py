@@ -21,7 +21,6 @@ from penstock.snapshots.writing.key_bytes import (
     groups_of,
     key_type_of,
     routed,
-    subtasks_of,
 )
 from penstock.snapshots.writing.targets import (
     ALIVE_SINCE,
@@ -45,19 +44,6 @@ from penstock.types.signature import parse_signature, type_signature
 
 _BIAS = np.uint64(1 << 63)
 _NULL = "it is null"
-_FLAT = (
-    pa.bool_(),
-    pa.int8(),
-    pa.int16(),
-    pa.int32(),
-    pa.int64(),
-    pa.float32(),
-    pa.float64(),
-    pa.string(),
-    pa.binary(),
-    pa.date32(),
-)
-"""What Spark's shuffle returns as it was."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,7 +69,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 class Encoded:
     """The entries of a batch of rows; rows with a problem have none."""
 
-    subtasks: npt.NDArray[np.int32]
+    groups: npt.NDArray[np.int64]
+    """Their key groups."""
     keys: pa.BinaryArray
     """As a store has them, without the number of the table."""
     values: pa.Array
@@ -131,16 +118,14 @@ class RowEncoder:
                 codes, bad[MAP_KEY] = self._map_keys.encode(self._column(batch, MAP_KEY))
                 stored = _joined(stored, codes)
             values, bad[VALUE] = self._value_column(batch)
-        operator = target.operator
-        subtasks = subtasks_of(groups, operator.max_parallelism, target.parallelism)
         refused = sorted({one.row for found in bad.values() for one in found})
         if not refused:
-            return Encoded(subtasks, stored, values, [])
+            return Encoded(groups, stored, values, [])
         problems = [self._problem(batch, role, one) for role, found in bad.items() for one in found]
-        kept = np.ones(len(subtasks), bool)
+        kept = np.ones(len(groups), bool)
         kept[refused] = False
         mask = pa.array(kept)
-        return Encoded(subtasks[kept], stored.filter(mask), values.filter(mask), problems)
+        return Encoded(groups[kept], stored.filter(mask), values.filter(mask), problems)
 
     def _key_bytes(self, batch: pa.RecordBatch, bad: dict[str, list[BadValue]]) -> pa.BinaryArray:
         if ENCODED_KEY not in self._columns:
@@ -205,8 +190,6 @@ class RowEncoder:
         if not self._are_stored:
             return self._values.encode(column)
         bodies, bad = self._values.stored(column)
-        if self._target.info.ttl is None:
-            return pa.array(bodies, pa.binary()), bad
         kind, now = self._target.info.kind, int(time.time() * 1000)
         if ALIVE_SINCE not in self._columns:
             stored = [b"" if b is None else add_timestamps(b, kind, now) for b in bodies]
@@ -254,30 +237,14 @@ class RowEncoder:
         return type_signature(type_info.key if role == MAP_KEY else type_info.value)
 
 
-def value_type_in_transit(target: StateTarget) -> pa.DataType:
-    """Return the type of the values between encoding and writing.
-
-    It is that of the savepoint's column if it is flat, else binary, for stored bytes.
-    """
-    if target.info.kind == TIMERS or target.info.ttl is not None:
-        return pa.binary()
-    arrow = ValueEncoder(target.info).arrow
-    return arrow if _is_flat(arrow) else pa.binary()
-
-
 def are_stored(target: StateTarget) -> bool:
     """Whether values are stored bytes between encoding and writing."""
-    return target.info.kind == TIMERS or (
-        value_type_in_transit(target) == pa.binary()
-        and (target.info.ttl is not None or ValueEncoder(target.info).arrow != pa.binary())
-    )
+    return target.info.kind == TIMERS or target.info.ttl is not None
 
 
-def _is_flat(arrow: pa.DataType) -> bool:
-    if pa.types.is_struct(arrow):
-        fields = [arrow.field(number).type for number in range(arrow.num_fields)]
-        return all(map(_is_flat, fields))
-    return arrow in _FLAT
+def value_type_in_transit(target: StateTarget) -> pa.DataType:
+    """Return the type of the values between encoding and writing."""
+    return pa.binary() if are_stored(target) else ValueEncoder(target.info).arrow
 
 
 def _joined(first: pa.BinaryArray, second: pa.BinaryArray) -> pa.BinaryArray:

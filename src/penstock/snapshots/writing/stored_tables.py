@@ -93,8 +93,6 @@ class TableWriter:
             if columns.timestamps is not None:
                 arrays["alive_since"], bodies = columns.timestamps.to_arrow(bodies)
             values = columns.value.to_arrow(bodies)
-        elif values.type != columns.value.arrow:
-            values = values.cast(columns.value.arrow)  # only in what Spark calls the fields
         arrays["value"] = values
         groups = pc.binary_slice(keys, 0, 2).cast(pa.binary(2))
         numbers = np.frombuffer(groups.buffers()[1], ">u2", len(keys), groups.offset * 2)

@@ -1,8 +1,8 @@
 """The Spark jobs that write the keyed state of a savepoint.
 
-Rows are encoded where they are, go through Spark's shuffle to the subtask that owns their key, are
-sorted there by their stored keys, and written as one Parquet file. What is carried over as it is
-needs no shuffle: each file or part is one task.
+Rows are encoded where they are, go in blocks through Spark's shuffle to the subtask that owns their
+keys, are sorted there by their stored keys, and written as one Parquet file. What is carried over
+as it is needs no shuffle: each file or part is one task.
 """
 
 from __future__ import annotations
@@ -10,23 +10,28 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.common.storage_url import Location
 from penstock.errors import CorruptStateError
 from penstock.savepoint.write import write_state
 from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.state_parts import StatePart
+from penstock.snapshots.writing.blocks import Block, BlockBuilder, sorted_entries
 from penstock.snapshots.writing.carried_state import namespace_of_timer, regrouped, rows_of
-from penstock.snapshots.writing.key_bytes import subtasks_of
-from penstock.snapshots.writing.row_encoder import Problem, RowEncoder, value_type_in_transit
+from penstock.snapshots.writing.row_encoder import (
+    Problem,
+    RowEncoder,
+    are_stored,
+    value_type_in_transit,
+)
 from penstock.snapshots.writing.stored_tables import MOST_PROBLEMS, TableWriter
 from penstock.snapshots.writing.targets import StateTarget
 from penstock.spark.state.shapes import KeyedShape
@@ -34,7 +39,8 @@ from penstock.state.savepoint_file import SavepointFile
 
 W = TypeVar("W")
 
-_SUBTASK, _KEY, _VALUE = "subtask", "stored_key", "value"
+_SUBTASK, _BAND, _DATA = "subtask", "band", "data"
+_BLOCKS = f"{_SUBTASK} int, {_BAND} int, {_DATA} binary"
 _RESULT = "result binary"
 
 
@@ -62,17 +68,15 @@ class WriteJobs:
     ) -> list[StateWritten]:
         """Write the rows of a state, or check them."""
         chosen = frame.select(*dict.fromkeys(columns.values()))
-        arrow = value_type_in_transit(target)
-        encoded = chosen.mapInArrow(_Encode(target, columns), _schema_of(arrow))
-        return self._sorted_and_written(encoded, target, stored=None)
+        encoded = chosen.mapInArrow(_Encode(target, columns), _BLOCKS)
+        return self._sorted_and_written(encoded, target, stored=are_stored(target))
 
     def write_regrouped(
         self, target: StateTarget, state: KeyedState, parts: Sequence[StatePart]
     ) -> list[StateWritten]:
         """Write a state that exists with the key groups of another max parallelism."""
-        encoded = self._per_part(len(parts)).mapInArrow(
-            _Regroup(target, state, tuple(parts)), _schema_of(pa.binary())
-        )
+        regroup = _Regroup(target, state, tuple(parts))
+        encoded = self._per_part(len(parts)).mapInArrow(regroup, _BLOCKS)
         return self._sorted_and_written(encoded, target, stored=True)
 
     def carry_over(
@@ -104,23 +108,18 @@ class WriteJobs:
         return self.spark.range(0, parts, 1, max(1, parts))
 
     def _sorted_and_written(
-        self, encoded: DataFrame, target: StateTarget, *, stored: bool | None
+        self, encoded: DataFrame, target: StateTarget, *, stored: bool
     ) -> list[StateWritten]:
         # One partition more than there are subtasks: that of rows with problems.
         shuffled = encoded.repartitionById(target.parallelism + 1, _SUBTASK)
         write = _Write(target, self.savepoint, self.name, stored)
-        rows = shuffled.sortWithinPartitions(_KEY).mapInArrow(write, _RESULT).collect()
+        rows = shuffled.sortWithinPartitions(_BAND).mapInArrow(write, _RESULT).collect()
         return [msgspec.msgpack.decode(bytes(row[0]), type=StateWritten) for row in rows]
 
 
 def unique_name() -> str:
     """Return a name for one run of the jobs."""
     return uuid.uuid4().hex[:12]
-
-
-def _schema_of(value: pa.DataType) -> str:
-    kind = from_arrow_type(value).simpleString()
-    return f"{_SUBTASK} int, {_KEY} binary, {_VALUE} {kind}"
 
 
 def _task_name(name: str) -> str:
@@ -137,27 +136,28 @@ class _Encode:
     columns: dict[str, str]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        encoder = RowEncoder(self.target, self.columns)
+        target = self.target
+        encoder = RowEncoder(target, self.columns)
+        builder = BlockBuilder(
+            value_type_in_transit(target), target.operator.max_parallelism, target.parallelism
+        )
         left, untold = MOST_PROBLEMS, 0
         for batch in batches:
             encoded = encoder.encode(batch)
-            arrays = [pa.array(encoded.subtasks), encoded.keys, encoded.values]
-            yield _entries(arrays)
+            yield from _shuffled(builder.add(encoded.groups, encoded.keys, encoded.values))
             if encoded.problems:
                 told = encoded.problems[:left]
                 left -= len(told)
                 untold += len(encoded.problems) - len(told)
-                yield self._problems(told, encoder.arrow)
+                yield from _shuffled(map(self._problem, told))
+        yield from _shuffled(builder.finish())
         if untold:
             reason = f"{untold:,} more values of this state do not fit"
-            problem = Problem(self.target.operator.uid, reason, self.target.state)
-            yield self._problems([problem], encoder.arrow)
+            problem = Problem(target.operator.uid, reason, target.state)
+            yield from _shuffled([self._problem(problem)])
 
-    def _problems(self, problems: Sequence[Problem], arrow: pa.DataType) -> pa.RecordBatch:
-        count = len(problems)
-        texts = pa.array([msgspec.msgpack.encode(problem) for problem in problems], pa.binary())
-        last = pa.repeat(pa.scalar(self.target.parallelism, pa.int32()), count)
-        return _entries([last, texts, pa.nulls(count, arrow)])
+    def _problem(self, problem: Problem) -> Block:
+        return Block(self.target.parallelism, 0, msgspec.msgpack.encode(problem))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +170,12 @@ class _Regroup:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         highest = self.target.operator.max_parallelism
+        builder = BlockBuilder(pa.binary(), highest, self.target.parallelism)
         for part in _chosen(self.parts, batches):
             for keys, values, groups in regrouped(part, self.state, highest):
-                subtasks = subtasks_of(np.array(groups), highest, self.target.parallelism)
-                arrays = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
-                yield _entries([pa.array(subtasks), *arrays])
+                arrays = pa.array(keys, pa.binary()), pa.array(values, pa.binary())
+                yield from _shuffled(builder.add(np.array(groups, np.int64), *arrays))
+        yield from _shuffled(builder.finish())
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,7 @@ class _Write:
     target: StateTarget
     savepoint: Location | None
     name: str
-    stored: bool | None
+    stored: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -256,7 +257,8 @@ class _Write:
         if subtask == self.target.parallelism:
             yield from map(_problems_in, batches)
             return
-        entries = _of_subtask(batches, subtask)
+        values = pa.binary() if self.stored else value_type_in_transit(self.target)
+        entries = sorted_entries(_of_subtask(batches, subtask), values)
         first = next(entries, None)
         if first is None:
             return
@@ -279,8 +281,14 @@ class _Write:
         yield _result(StateWritten(writer.rows, file, writer.problems, writer.first_time))
 
 
-def _entries(arrays: list[Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(arrays, names=[_SUBTASK, _KEY, _VALUE])
+def _shuffled(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """Return blocks as the rows that go through the shuffle."""
+    found = list(blocks)
+    if found:
+        subtasks, bands, data = zip(*found, strict=True)
+        arrays = [pa.array(subtasks, pa.int32()), pa.array(bands, pa.int32())]
+        arrays.append(pa.array(data, pa.binary()))
+        yield pa.RecordBatch.from_arrays(arrays, names=[_SUBTASK, _BAND, _DATA])
 
 
 def _chosen(parts: Sequence[StatePart], batches: Iterable[pa.RecordBatch]) -> Iterator[StatePart]:
@@ -289,9 +297,7 @@ def _chosen(parts: Sequence[StatePart], batches: Iterable[pa.RecordBatch]) -> It
             yield parts[number]
 
 
-def _of_subtask(
-    batches: Iterable[pa.RecordBatch], subtask: int
-) -> Iterator[tuple[pa.BinaryArray, pa.Array]]:
+def _of_subtask(batches: Iterable[pa.RecordBatch], subtask: int) -> Iterator[tuple[int, pa.Buffer]]:
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -299,7 +305,8 @@ def _of_subtask(
             # Keys in the wrong file would never be found again.
             place = f"partition {subtask}"
             raise CorruptStateError(place, "it got keys of another subtask")
-        yield batch.column(1), batch.column(2)
+        for band, data in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+            yield band, data.as_buffer()
 
 
 def _chained(first: W, rest: Iterator[W]) -> Iterator[W]:
@@ -308,7 +315,7 @@ def _chained(first: W, rest: Iterator[W]) -> Iterator[W]:
 
 
 def _problems_in(batch: pa.RecordBatch) -> pa.RecordBatch:
-    problems = [msgspec.msgpack.decode(data, type=Problem) for data in batch.column(1).to_pylist()]
+    problems = [msgspec.msgpack.decode(data, type=Problem) for data in batch.column(2).to_pylist()]
     return _result(StateWritten(0, problems=problems))
 
 
