@@ -47,6 +47,7 @@ LAYERS: list[list[str]] = [
     ["models"],
     ["job"],
     ["client"],
+    ["queryable"],
     ["spark"],
     ["datastream"],
     ["table"],

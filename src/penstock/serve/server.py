@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 
 import uvicorn
@@ -13,6 +14,8 @@ from penstock.serve.context import ServerSettings
 from penstock.serve.http.connections import ServerLoop, connections
 
 _GRACE_S = 2
+_SWITCH_S = 0.0005
+"""For how long a thread that reads files may keep the event loop waiting."""
 _LOOP = f"{ServerLoop.__module__}:{ServerLoop.__name__}"
 _BACKLOG = 128
 """Also how many connections are accepted before the first of them is counted."""
@@ -26,6 +29,7 @@ def serve(settings: ServerSettings) -> None:
         OSError: the checkpoint directory cannot be read.
     """
     sockets = listen(settings.host, settings.port)
+    sys.setswitchinterval(_SWITCH_S)
     try:
         context = context_of(settings)
         began = time.monotonic()
@@ -73,6 +77,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
             place = (address[0], port or (sockets[0].getsockname()[1] if sockets else 0))
             try:
                 sockets.append(socket.create_server(place, family=family, backlog=_BACKLOG))
+                # Accepted connections inherit it. The event loop does not set it on them, and
+                # without it an answer in two pieces takes 40 ms.
+                sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError:
                 if not sockets:
                     raise

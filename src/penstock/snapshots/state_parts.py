@@ -80,6 +80,10 @@ class OpenPart(ABC):
         for _, keys, values in chunks(self.entries(state, start, stop)):
             yield table_of(state.schema, state.columns, state.info.windows, keys, values)
 
+    def prepare(self) -> None:
+        """Do ahead, in small steps, what look-ups would do."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Close it; the files stay with the reader."""
@@ -146,6 +150,9 @@ class _OpenStore(OpenPart):
         rewrite = rewriter(mine, state.info)
         assert not isinstance(rewrite, Incompatible)
         return table_prefix(state.info.table) + key, value if rewrite is None else rewrite(value)
+
+    def prepare(self) -> None:
+        self._store.prepare()
 
     def close(self) -> None:
         self._store.close()

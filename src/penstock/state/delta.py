@@ -183,12 +183,13 @@ class BlockPlace(NamedTuple):
     """Where the body of a block is in a file."""
 
     first_key: bytes
+    """Empty if the block has only deletes."""
     start: int
     stop: int
 
 
 def block_places(data: bytes | mmap.mmap) -> Iterator[BlockPlace]:
-    """Iterate over the blocks of a base that was verified, without decoding them."""
+    """Iterate over the blocks of a file that was verified, without decoding them."""
     at = _HEADER.size
     while length := _U32.unpack_from(data, at)[0]:
         start = at + 4
@@ -199,6 +200,8 @@ def block_places(data: bytes | mmap.mmap) -> Iterator[BlockPlace]:
 def _first_key(data: bytes | mmap.mmap, start: int) -> bytes:
     """Return the first key of a block that begins there, in MessagePack: an array of arrays."""
     view = memoryview(data)
+    if view[start + 1] == 0x90:
+        return b""
     # The outer array, then the array of keys, which is not empty, then its first item.
     at = start + 1 + (1 if view[start + 1] >> 4 == 9 else 3 if view[start + 1] == 0xDC else 5)
     size = 1 << (view[at] - 0xC4)  # of the length of a byte string

@@ -52,7 +52,7 @@ def test_the_description_has_every_call_that_is_supported_and_its_page_needs_not
         description = get(client, "/openapi.json")
         page = client.get("/docs").text
     described = {(m.upper(), p) for p, methods in description["paths"].items() for m in methods}
-    assert described == {(e.method, e.route) for e in (*SUPPORTED, *OWN)}
+    assert described == {(e.method, e.template) for e in (*SUPPORTED, *OWN)}
     for _, path in described:
         assert f" {path}</code>" in page
     for external in ("<script", "src=", "http://", "https://", "<link"):

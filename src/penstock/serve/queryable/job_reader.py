@@ -37,6 +37,8 @@ _MOST_OPERATORS = 32
 """Of one checkpoint that are opened again in the next one."""
 _IDLE_S = 60.0
 _MOST_BEHIND_S = 5.0
+"""So long after it was seen to be the newest one a checkpoint is shown without a new look."""
+_MOST_OPENING_S = 30.0
 """While a newer checkpoint is being opened, the one before is shown for so long."""
 _GONE = (DisappearedSnapshotError, NotASnapshotError, CorruptStateError)
 
@@ -66,6 +68,8 @@ class JobReader:
         self._view: JobView | None = None
         self._looked = self._confirmed = float("-inf")
         """When the job was looked at, and when `_newest` was its newest checkpoint."""
+        self._opening = float("-inf")
+        """Since when a newer one is being opened ahead."""
         self._older: OrderedDict[int, OpenCheckpoint] = OrderedDict()
         self._retired: list[OpenCheckpoint] = []
         self._used = monotonic()
@@ -121,7 +125,10 @@ class JobReader:
         with self._lock:
             now = self._monotonic()
             self._used = now
-            if self._newest is None or now - self._confirmed > _MOST_BEHIND_S or self._is_closed:
+            is_recent = now - self._confirmed <= _MOST_BEHIND_S
+            if self._newest is None or self._is_closed:
+                return None
+            if not (is_recent or now - self._opening <= _MOST_OPENING_S):
                 return None
             return self._newest.acquire()
 
@@ -161,7 +168,12 @@ class JobReader:
         Raises: as `using`.
         """
         with self._work:
-            self._refresh()
+            if self._monotonic() - self._confirmed <= _MOST_BEHIND_S:
+                self._opening = self._monotonic()
+            try:
+                self._refresh(is_ahead=True)
+            finally:
+                self._opening = float("-inf")
 
     def tidy(self) -> None:
         """Close what nobody uses any more."""
@@ -232,14 +244,14 @@ class JobReader:
         assert self._view is not None
         return self._view.state or JournalState()
 
-    def _refresh(self) -> None:
+    def _refresh(self, *, is_ahead: bool = False) -> None:
         for attempt in range(_TRIES):
             self._look()
             state, looked = self._state(), self._looked
             # Newest first: a user may have deleted the savepoint that a job was stopped with.
             candidates = state.restorable[::-1]
             try:
-                self._open_newest(candidates, state)
+                self._open_newest(candidates, state, is_ahead=is_ahead)
             except _GONE:
                 if attempt == _TRIES - 1:
                     raise
@@ -251,7 +263,11 @@ class JobReader:
         self._tidy()
 
     def _open_newest(
-        self, candidates: tuple[CheckpointCompletedEntry, ...], state: JournalState
+        self,
+        candidates: tuple[CheckpointCompletedEntry, ...],
+        state: JournalState,
+        *,
+        is_ahead: bool,
     ) -> None:
         newest = self._newest
         for number, entry in enumerate(candidates):
@@ -259,7 +275,7 @@ class JobReader:
                 newest.is_committed = _is_committed(state, entry, newest)
                 return
             try:
-                opened = self._opened(entry)
+                opened = self._opened(entry, is_ahead=is_ahead)
             except NotASnapshotError:
                 if entry.savepoint and number + 1 < len(candidates):
                     continue
@@ -269,8 +285,11 @@ class JobReader:
             return
         self._replace(None)
 
-    def _opened(self, entry: CheckpointCompletedEntry) -> OpenCheckpoint:
-        """Open a checkpoint with the operators that are in use."""
+    def _opened(self, entry: CheckpointCompletedEntry, *, is_ahead: bool) -> OpenCheckpoint:
+        """Open a checkpoint with the operators that are in use.
+
+        With `is_ahead` the one before answers meanwhile, so there is time for preparations.
+        """
         now, newest = self._monotonic(), self._newest
         files = OperatorFiles(self._scratch.new()) if newest is None else newest.shared
         opened = OpenCheckpoint(self._snapshot(entry), files)
@@ -281,6 +300,9 @@ class JobReader:
                     operator = opened.snapshot.metadata.operator(uid)
                     if operator is not None:
                         opened.open(operator, now)
+            for uid in opened.open_operators if is_ahead else ():
+                if newest is not None and newest.is_busy(uid):
+                    opened.prepare(uid)
         except BaseException:
             opened.close()
             raise

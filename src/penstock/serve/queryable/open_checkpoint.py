@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.checkpoint.storage.metadata import OperatorSnapshot
@@ -14,6 +14,9 @@ from penstock.snapshots.queries.operator_queries import OperatorQueries
 from penstock.snapshots.state_parts import CheckpointPart, OpenPart
 from penstock.snapshots.stored_snapshot import StoredSnapshot
 from penstock.state.backends.host_files import HostFiles
+
+_MANY = 50
+"""Look-ups in one checkpoint, after which the next one is prepared for more."""
 
 
 class OperatorFiles:
@@ -63,7 +66,8 @@ class _Opened:
     parts: list[OpenPart]
     names: list[set[str]]
     """Per subtask, the files that are open."""
-    used: float = field(default=0.0)
+    used: float = 0.0
+    uses: int = 0
 
 
 class OpenCheckpoint:
@@ -101,6 +105,7 @@ class OpenCheckpoint:
         if found is None:
             return None
         found.used = now
+        found.uses += 1
         return found.queries
 
     def open(self, operator: OperatorSnapshot, now: float) -> OperatorQueries:
@@ -138,6 +143,16 @@ class OpenCheckpoint:
     def open_operators(self) -> frozenset[str]:
         """The uids of the operators that are open."""
         return frozenset(self._opened)
+
+    def is_busy(self, uid: str) -> bool:
+        """Whether many look-ups were made in an operator."""
+        found = self._opened.get(uid)
+        return found is not None and found.uses >= _MANY
+
+    def prepare(self, uid: str) -> None:
+        """Do ahead what the first look-ups in an operator would do."""
+        for part in self._opened[uid].parts:
+            part.prepare()
 
     def files(self) -> Iterator[tuple[str, int, str]]:
         """Iterate over the files that are open: operator, subtask and name."""

@@ -63,6 +63,10 @@ class StateStore(ABC):
         """
         return {}
 
+    def prepare(self) -> None:
+        """Do ahead, in small steps, what look-ups would do; other threads get time in between."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Release all files and locks; closing twice does nothing."""

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import mmap
+import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +20,7 @@ import numpy as np
 from penstock.state.backends.host_files import HostFiles
 from penstock.state.backends.refs import FileRef, StateLocation, StateRef
 from penstock.state.backends.store import StateStore
-from penstock.state.delta import BlockPlace, block_places, decode_block
-from penstock.state.files import read_file
-from penstock.state.merge import Overlay, overlay_of
+from penstock.state.delta import Block, BlockPlace, block_places, decode_block
 
 _INDEXES_KEPT = 256
 """Blocks of a base whose entries are indexed in memory: 256 KB each at most."""
@@ -47,29 +47,102 @@ def _base(location: StateLocation, ref: FileRef, files: HostFiles) -> BaseFile:
 def _delta(location: StateLocation, ref: FileRef, files: HostFiles) -> DeltaFile:
     found = files.opened.get(ref.name)
     if not isinstance(found, DeltaFile):
-        files.get(location, ref)
-        found = files.opened[ref.name] = DeltaFile(overlay_of([read_file(location, ref)]))
+        found = files.opened[ref.name] = DeltaFile(files.get(location, ref))
     return found
 
 
+class _Changes(NamedTuple):
+    """A block of a delta."""
+
+    keys: tuple[bytes, ...]
+    """In order; a tuple, because garbage collections do not look into it."""
+    values: dict[bytes, bytes]
+
+
+_UNCHANGED = object()
+
+
 class DeltaFile:
-    """The changes of one delta, in memory."""
+    """The changes of one delta, mapped into memory; any thread may read.
 
-    def __init__(self, changes: Overlay) -> None:
-        self.changes = changes
-        self._sorted: list[bytes] | None = None
+    A block is decoded when it is first needed: to decode all of a large delta at once would keep
+    other threads waiting.
+    """
 
-    def between(self, start: bytes, stop: bytes | None) -> Sequence[bytes]:
-        """Return the changed keys from ``start`` up to, not including, ``stop``."""
-        if self._sorted is None:
-            self._sorted = sorted(self.changes)
-        keys = self._sorted
-        return keys[
-            bisect_left(keys, start) : len(keys) if stop is None else bisect_left(keys, stop)
-        ]
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        places = list(block_places(self._data))
+        self._puts = [place for place in places if place.first_key]
+        self._deletes = [place for place in places if not place.first_key]
+        self.first_keys = [place.first_key for place in self._puts]
+        self._decoded: dict[int, _Changes] = {}
+        self._deleted: tuple[list[bytes], frozenset[bytes]] | None = None
+
+    def get(self, key: bytes) -> object:
+        """Return the new value of a key, None if it is deleted, `_UNCHANGED` if neither."""
+        number = bisect_right(self.first_keys, key) - 1
+        if number >= 0:
+            value = self._block(number).values.get(key)
+            if value is not None:
+                return value
+        return None if self._deletes and key in self._all_deleted()[1] else _UNCHANGED
+
+    def between(self, start: bytes, stop: bytes | None) -> Iterator[bytes]:
+        """Iterate, in no order, over changed keys from ``start`` up to, not including, ``stop``."""
+        first = max(0, bisect_right(self.first_keys, start) - 1)
+        last = len(self._puts) if stop is None else bisect_left(self.first_keys, stop)
+        for number in range(first, last):
+            yield from _slice(self._block(number).keys, start, stop)
+        if self._deletes:
+            yield from _slice(self._all_deleted()[0], start, stop)
+
+    def prepare(self) -> None:
+        """Decode all blocks, one by one."""
+        for number in range(len(self._puts)):
+            if number not in self._decoded:
+                with _sharing_time():
+                    self._block(number)
+        if self._deletes:
+            self._all_deleted()
 
     def close(self) -> None:
-        """Do nothing."""
+        """Unmap the file, and free memory in small steps."""
+        self._data.close()
+        while self._decoded:
+            with _sharing_time():
+                self._decoded.popitem()
+
+    def _block(self, number: int) -> _Changes:
+        found = self._decoded.get(number)
+        if found is None:
+            block = self._decode(self._puts[number])
+            found = _Changes(tuple(block.keys), dict(zip(block.keys, block.values, strict=True)))
+            self._decoded[number] = found
+        return found
+
+    def _all_deleted(self) -> tuple[list[bytes], frozenset[bytes]]:
+        if self._deleted is None:
+            keys = sorted(key for place in self._deletes for key in self._decode(place).deletes)
+            self._deleted = keys, frozenset(keys)
+        return self._deleted
+
+    def _decode(self, place: BlockPlace) -> Block:
+        return decode_block(self._data[place.start : place.stop])
+
+
+@contextmanager
+def _sharing_time() -> Iterator[None]:
+    """Leave twice the time to other threads that this one needs: it holds Python's lock."""
+    began = time.perf_counter()
+    yield
+    time.sleep(2 * (time.perf_counter() - began))
+
+
+def _slice(keys: Sequence[bytes], start: bytes, stop: bytes | None) -> Sequence[bytes]:
+    """Return the part of sorted keys from ``start`` up to, not including, ``stop``."""
+    low = bisect_left(keys, start)
+    return keys[low : len(keys) if stop is None else bisect_left(keys, stop)]
 
 
 class _Index(NamedTuple):
@@ -91,12 +164,12 @@ class BaseFile:
         with path.open("rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._blocks = list(block_places(self._data))
-        self._first_keys = [block.first_key for block in self._blocks]
+        self.first_keys = [block.first_key for block in self._blocks]
         self._indexes: OrderedDict[int, _Index] = OrderedDict()
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, None if there is none."""
-        number = bisect_right(self._first_keys, key) - 1
+        number = bisect_right(self.first_keys, key) - 1
         if number < 0:
             return None
         index = self._index(number)
@@ -107,7 +180,7 @@ class BaseFile:
 
     def scan_between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Iterate, ordered by key, from ``start`` up to, not including, ``stop``."""
-        first = max(0, bisect_right(self._first_keys, start) - 1)
+        first = max(0, bisect_right(self.first_keys, start) - 1)
         for number in range(first, len(self._blocks)):
             index = self._index(number)
             at = self._position(index, start) if number == first else 0
@@ -116,6 +189,13 @@ class BaseFile:
                 if stop is not None and key >= stop:
                     return
                 yield key, self._data[index.value_starts[entry] : index.value_stops[entry]]
+
+    def prepare(self) -> None:
+        """Index all blocks, one by one."""
+        for number in range(min(len(self._blocks), _INDEXES_KEPT)):
+            if number not in self._indexes:
+                with _sharing_time():
+                    self._index(number)
 
     def close(self) -> None:
         """Unmap the file."""
@@ -157,11 +237,24 @@ class BlockStore(StateStore):
 
     def get(self, key: bytes) -> bytes | None:
         for delta in self._deltas:
-            if key in delta.changes:
-                return delta.changes[key]
+            value = delta.get(key)
+            if value is not _UNCHANGED:
+                return value  # type: ignore[return-value]
         return None if self._base is None else self._base.get(key)
 
     def scan_between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        for low, high in self._windows(start, stop):
+            yield from self._scan_window(low, high)
+
+    def _windows(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes | None]]:
+        """Divide a range so that a reader of its beginning does not wait for all of it."""
+        bounds = max([f.first_keys for f in (self._base, *self._deltas) if f], key=len, default=[])
+        first = bisect_right(bounds, start)
+        last = len(bounds) if stop is None else bisect_left(bounds, stop)
+        inner = bounds[first:last]
+        return pairwise([start, *inner, stop])  # type: ignore[list-item]
+
+    def _scan_window(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         changed = sorted({key for d in self._deltas for key in d.between(start, stop)})
         unchanged = iter(()) if self._base is None else self._base.scan_between(start, stop)
         at = 0
@@ -177,13 +270,19 @@ class BlockStore(StateStore):
         for key in changed[at:]:
             yield from self._changed(key)
 
+    def prepare(self) -> None:
+        for file in (self._base, *self._deltas):
+            if file is not None:
+                file.prepare()
+
     def close(self) -> None:
         """Do nothing: the files belong to the reader."""
 
     def _changed(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        value = next(d.changes[key] for d in self._deltas if key in d.changes)
+        changes = (delta.get(key) for delta in self._deltas)
+        value = next(value for value in changes if value is not _UNCHANGED)
         if value is not None:
-            yield key, value
+            yield key, value  # type: ignore[misc]
 
 
 def _indexed(data: mmap.mmap, place: BlockPlace) -> _Index:
