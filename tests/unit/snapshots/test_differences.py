@@ -17,7 +17,15 @@ from penstock.errors import CorruptStateError, IncomparableSnapshotsError
 from penstock.snapshots.change_rows import change_rows
 from penstock.snapshots.differences import compared_operators
 from penstock.snapshots.stored_snapshot import StoredSnapshot
-from penstock.state.registry.meta_info import LIST_STATE, MAP_STATE, RAW_STATE
+from penstock.state.registry.meta_info import (
+    LIST_STATE,
+    MAP_STATE,
+    RAW_STATE,
+    StateMetaInfo,
+    TtlMetaInfo,
+)
+from penstock.state.ttl.timestamps import add_timestamps
+from tests.unit.savepoint.saved_states import registered
 from tests.unit.snapshots.made_snapshots import FORMATS, Made, entries_of, snapshot_of, stored
 from tests.unit.snapshots.test_reading import snapshot
 
@@ -208,6 +216,57 @@ def test_a_state_that_replaced_one_of_its_name_is_removed_and_added(tmp_path: Pa
     ]
     shown = sorted((r["change"], r["key"], r.get("before"), r.get("after")) for r in rows)
     assert shown == [("added", 2, None, [2]), ("removed", 1, 1, None), ("removed", 2, 2, None)]
+
+
+def test_a_time_to_live_that_began_again_is_a_change_of_its_own(tmp_path: Path) -> None:
+    def of(times: dict[int, int], place: str, kind: str) -> StoredSnapshot:
+        values = {"n": Made(VALUE_STATE, Types.LONG(), dict.fromkeys(times, 5))}
+        info = StateMetaInfo(1, VALUE_STATE, "LONG", ttl=TtlMetaInfo(1000, 0, False))
+        entries = [registered("n", info)]
+        for (key, value), since in zip(
+            entries_of(values, Types.LONG())[1:], times.values(), strict=True
+        ):
+            entries.append((key, add_timestamps(value, VALUE_STATE, since)))
+        return snapshot_of(entries, tmp_path / place, kind, Types.LONG())
+
+    before = of({1: 100, 2: 200}, "a", "hashmap")
+    after = of({1: 100, 2: 700}, "b", "savepoint")
+    (pair,) = compared_operators(before, after)
+    rows = [
+        row
+        for section in pair.open_sections()
+        for state in section.states()
+        for row in change_rows(state, section.changes(state))
+    ]
+    (row,) = rows
+    assert (row["change"], row["before"], row["after"]) == ("changed", 5, 5)
+    assert (row["expires_before"], row["expires_after"]) == (1200, 1700)
+
+
+def test_values_from_before_a_time_to_live_was_set_are_the_same(tmp_path: Path) -> None:
+    plain = {"n": Made(VALUE_STATE, Types.LONG(), {1: 5})}
+    before = snapshot_of(entries_of(plain, Types.LONG()), tmp_path / "a", "hashmap", Types.LONG())
+    info = StateMetaInfo(1, VALUE_STATE, "LONG", 1, ttl=TtlMetaInfo(1000, 300, False))
+    _, (key, value) = entries_of(plain, Types.LONG())
+    entries = [registered("n", info), (key, add_timestamps(value, VALUE_STATE, 300))]
+    after = snapshot_of(entries, tmp_path / "b", "rocksdb", Types.LONG())
+    assert found_changes(before, after) == {}
+
+
+def test_a_pair_can_be_looked_up_only_if_both_sides_can(tmp_path: Path) -> None:
+    def of(queryable: str, place: str) -> StoredSnapshot:
+        info = StateMetaInfo(1, VALUE_STATE, "LONG", queryable=queryable)
+        return snapshot_of([registered("n", info)], tmp_path / place, "memory", Types.LONG())
+
+    def shown(before: StoredSnapshot, after: StoredSnapshot) -> str:
+        (pair,) = compared_operators(before, after)
+        (section,) = pair.open_sections()
+        (state,) = section.states()
+        return state.shown.info.queryable
+
+    closed, opened, renamed = of("", "a"), of("ns", "b"), of("all", "c")
+    assert (shown(closed, opened), shown(opened, closed)) == ("", "")
+    assert shown(opened, renamed) == "all"
 
 
 def test_raw_and_pickled_values_are_shown_as_bytes(tmp_path: Path) -> None:

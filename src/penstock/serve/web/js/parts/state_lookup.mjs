@@ -92,7 +92,7 @@ function Result({ result, state, more }) {
     ${answer && html`<p class="quiet small" data-lookup="done">${entries.length === 0 ? (result.form.text === "" ? "The state has no keys." : "There is no such key.") : plural(entries.length, "entry", "entries")}
       ${` in checkpoint ${answer.checkpoint}, ${duration(answer.age / 1000)} old${answer.sinks_committed === false ? "; sinks have not yet published all of its output" : ""}`}</p>`}
     ${entries.length > 0 && html`<${Scroll} label=${`Entries of ${state.name}`}><table class="cards"><thead><tr>${columns.map((column) => html`<th>${column.label}</th>`)}</tr></thead>
-      <tbody>${entries.map((entry) => html`<tr>${columns.map((column) => html`<td data-label=${column.label} class=${column.name === "value" ? "wide" : ""}><${Cell} name=${column.name} value=${entry[column.name]} /></td>`)}</tr>`)}</tbody></table><//>`}
+      <tbody>${entries.map((entry) => html`<tr>${columns.map((column) => html`<td data-label=${column.label} class="wide"><${Cell} name=${column.name} value=${entry[column.name]} /></td>`)}</tr>`)}</tbody></table><//>`}
     ${result.next && html`<p><button type="button" onClick=${more} disabled=${result.busy}>Show more</button></p>`}`;
 }
 
