@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.checkpoint.storage.metadata_serializer import encode_metadata
+from penstock.common import Instant, Row, Types
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.errors import (
     NotASnapshotError,
@@ -23,6 +27,7 @@ from penstock.spark import read_state
 from penstock.spark.session import open_session
 from penstock.spark.state import register
 from tests.golden.programs import states
+from tests.unit.snapshots.made_snapshots import Made, entries_of, snapshot_of
 from tests.unit.snapshots.test_reading import values_of
 from tests.unit.spark.state.reads import BOOK, golden
 
@@ -165,6 +170,47 @@ def test_errors_are_ours_before_files_are_read(spark: SparkSession, jobs: Path) 
     reader = spark.read.format("penstock.state").option("operatorId", 0)
     with pytest.raises(AnalysisException, match="operatorUid"):
         reader.load(str(path))
+
+
+EVERY_TYPE = {
+    "text": (Types.STRING(), "a", "a"),
+    "flag": (Types.BOOLEAN(), True, True),
+    "short": (Types.SHORT(), 7, 7),
+    "double": (Types.DOUBLE(), 0.5, 0.5),
+    "huge": (Types.BIG_INT(), 2**80, str(2**80)),
+    "exact": (Types.BIG_DEC(), Decimal("1.50"), "1.50"),
+    "day": (Types.SQL_DATE(), datetime.date(2026, 11, 19), datetime.date(2026, 11, 19)),
+    "clock": (Types.SQL_TIME(), datetime.time(1, 2, 3, 4), datetime.time(1, 2, 3, 4)),
+    "local": (
+        Types.SQL_TIMESTAMP(),
+        datetime.datetime(2026, 11, 19, 1, 2, 3, 4),  # noqa: DTZ001
+        datetime.datetime(2026, 11, 19, 1, 2, 3, 4),  # noqa: DTZ001
+    ),
+    "moment": (Types.INSTANT(), Instant(5, 6), (5, 6)),
+    "data": (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"\0\1", b"\0\1"),
+    "list": (Types.LIST(Types.LONG()), [1, 2], [1, 2]),
+    "array": (Types.OBJECT_ARRAY(Types.STRING()), ["a", None], ["a", None]),
+    "map": (Types.MAP(Types.STRING(), Types.LONG()), {"a": 1}, {"a": 1}),
+    "pair": (Types.TUPLE([Types.LONG(), Types.STRING()]), (1, "b"), (1, "b")),
+    "none": (Types.STRING(), None, None),
+}
+"""Types of fields, and values as they are stored and as Spark returns them."""
+
+
+def test_values_of_every_type_come_through(spark: SparkSession, tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(list(EVERY_TYPE), [kind for kind, _, _ in EVERY_TYPE.values()])
+    row = Row(**{name: value for name, (_, value, _) in EVERY_TYPE.items()})
+    key_type, directory = Types.TUPLE([Types.LONG(), Types.STRING()]), tmp_path / "job" / "chk-1"
+    made = {"rows": Made("value state", row_type, {(1, "a"): row, (2, "b"): row})}
+    stored = snapshot_of(entries_of(made, key_type), directory, "hashmap", key_type)
+    directory.mkdir(parents=True)
+    (directory / "_metadata").write_bytes(encode_metadata(stored.metadata))
+    found = read_state(spark, directory, keys=[(2, "b")]).select("key", "value.*").first()
+    assert found is not None
+    assert tuple(found["key"]) == (2, "b")
+    for name, (_, _, expected) in EVERY_TYPE.items():
+        value = found[name]
+        assert (tuple(value) if isinstance(expected, tuple) else value) == expected, name
 
 
 def test_an_environment_registers_the_formats(
