@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -120,6 +123,47 @@ def test_inspect_reads_a_checkpoint_and_names_a_flipped_byte(
     assert result.exit_code == 1
     for damaged in objects:
         assert f"{damaged}: its checksum is" in result.output
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_state_in_a_store_is_measured_compared_and_exported(
+    s3: S3Server, place: StorageUrl, reach: dict[str, str], tmp_path: Path, backend: str
+) -> None:
+    settings = {
+        "state__backend__type": backend,
+        "execution__checkpointing__dir": str(place),
+        "execution__checkpointing__num_retained": "2",
+    }
+    program = Program(tmp_path, idle_after(50), interval="1 h", settings={**settings, **reach})
+    job = program.launch()
+    wait_for_records(job, 50)
+    first = job.trigger_checkpoint().result(20).path
+    path = located(place, job.trigger_checkpoint().result(20).path)
+    die(job)
+    with_settings = [f"-Dpenstock.storage.{k}={v}" for k, v in s3.options().items()]
+
+    def state(*command: object) -> Any:
+        result = CliRunner().invoke(main, ["state", *map(str, command), *with_settings])
+        assert result.exit_code == 0, result.output
+        return result
+
+    shown = msgspec.json.decode(state("show", path.parent, "--json").stdout)["snapshot"]
+    found = [(o["uid"], s["name"], s["entries"]) for o in shown["operators"] for s in o["states"]]
+    (operator, name, entries) = found[0]
+    assert entries > 0
+    rows = list(
+        csv.DictReader(
+            state(
+                "export", path, "--operator", operator, "--state", name, "--output", "-",
+                "--format", "csv",
+            ).stdout.splitlines()
+        )
+    )  # fmt: skip
+    assert len(rows) == entries
+    assert sum(int(row["value"]) for row in rows) == 50
+    changes = msgspec.json.decode(state("diff", path.parent, "--json").stdout)
+    assert changes["before"]["path"] == str(located(place, first))
+    assert [s for o in changes["operators"] for s in o["states"] if s["changed"]] == []
 
 
 def test_in_flight_data_of_another_job_is_restored(
