@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "UnknownStateError": ("count", "mine", ("a", "b")),
     "InvalidProgramError": ("a.py", "why"),
     "PlanFailedError": ("a.py", "why"),
+    "ProcessNotStartedError": ("orders", "why"),
     "ProgramFailedError": ("orders", "why", "the end"),
     "RestartRefusedError": ("orders", "why"),
     "AcknowledgedRecordsError": ("record 3 of attempt a1", "record 9 of attempt a1"),
