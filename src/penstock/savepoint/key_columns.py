@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from penstock.savepoint.columns import column_of
 from penstock.state.key_groups import key_of
-from penstock.state.keys import decode_key
+from penstock.state.keys import INTEGER_TAG, decode_key
 from penstock.state.window_encoding import COUNT, TIME
 from penstock.types.serializers import wire_of
 from penstock.types.signature import parse_signature
@@ -43,8 +43,12 @@ def key_column(signature: str) -> KeyColumn:
     arrow = pa.string() if show is _as_text else column_of(type_info).arrow
 
     def to_arrow(encoded: pa.BinaryArray) -> pa.Array:
-        texts = _plain_texts(encoded) if arrow == pa.string() else None
-        return show(_decoded(encoded)) if texts is None else texts
+        quick = None
+        if pa.types.is_integer(arrow):
+            quick = _integers(encoded, arrow)
+        elif arrow == pa.string():
+            quick = _plain_texts(encoded)
+        return show(_decoded(encoded)) if quick is None else quick
 
     return KeyColumn(arrow, to_arrow)
 
@@ -80,6 +84,33 @@ def _plain_texts(encoded: pa.BinaryArray) -> pa.Array | None:
         return texts.cast(pa.string())
     except pa.ArrowInvalid:
         return None  # lone surrogates
+
+
+def _integers(encoded: pa.BinaryArray, arrow: pa.DataType) -> pa.Array | None:
+    """Return keys that are all integers without decoding them one by one, else None."""
+    if not len(encoded):
+        return pa.array([], arrow)
+    _, offsets, buffer = encoded.buffers()
+    stops = np.frombuffer(offsets, np.int32)[encoded.offset : encoded.offset + len(encoded) + 1]
+    data = np.frombuffer(buffer, np.uint8)
+    starts = stops[:-1]
+    sizes = data[starts].astype(np.int64) - INTEGER_TAG
+    if not np.array_equal(stops[1:] - starts, np.abs(sizes) + 1):
+        return None  # None, or longer integers
+    numbers = np.zeros(len(encoded), np.uint64)
+    for size in np.unique(sizes).tolist():
+        (at,) = np.nonzero(sizes == size)
+        found = np.zeros(len(at), np.uint64)
+        for place in range(1, abs(size) + 1):
+            found = found << np.uint64(8) | data[starts[at] + place].astype(np.uint64)
+        if size < 0:
+            # Modulo 2 ** 64, as the view as signed integers is.
+            found = found + np.uint64(1) - np.uint64((1 << 8 * -size) % (1 << 64))
+        numbers[at] = found
+    signed = numbers.view(np.int64)
+    if np.any((signed < 0) != (sizes < 0)):
+        return None  # more than 63 bits
+    return pa.array(signed).cast(arrow)
 
 
 def _decoded(encoded: pa.BinaryArray) -> list[Any]:

@@ -38,6 +38,8 @@ _TRUE = 0x03
 _NEGATIVE_BIG = 0x05
 _ZERO = 0x0E  # an int of n <= 8 bytes has the tag _ZERO + n, or _ZERO - n if negative
 _POSITIVE_BIG = 0x17
+INTEGER_TAG = _ZERO
+"""The tag of an integer of n bytes is n more than this, or n less if it is negative."""
 _FLOAT = 0x20
 _STR = 0x30
 _BYTES = 0x31
