@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.common import Configuration, Row, Types
 from penstock.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.spark.session import open_session
 from penstock.spark.state import SavepointWriter, keyed_state, read_state
 
 PAYMENTS = [("ann", 30), ("bob", 20), ("ann", 12), ("cid", 9), ("bob", 5)]
@@ -68,7 +69,7 @@ def shown(spark: SparkSession, savepoint: str) -> dict[str, int]:
 
 
 def main(directory: Path) -> None:
-    spark = SparkSession.builder.getOrCreate()
+    spark = open_session({})
     wrong = saved_by_the_wrong_program(spark, directory / "wrong")
     print("stored:", shown(spark, wrong))
 

@@ -3,7 +3,7 @@
     start_from_history.py                      # new orders come from a file
     start_from_history.py localhost:9092 orders
 
-The table has all orders up to an offset of each partition. Spark adds them up, the savepoint gets
+The table has all orders up to an offset of each partition. Spark adds them up. The savepoint gets
 the totals and the offsets, and the job continues with the first order that is not in the table.
 """
 
@@ -17,25 +17,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from penstock.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
-from penstock.datastream import (
-    DataStream,
-    KeyedProcessFunction,
-    RuntimeContext,
-    StreamExecutionEnvironment,
-)
+from penstock.datastream import DataStream, RuntimeContext, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSource, StreamFormat
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from penstock.spark.session import open_session
 from penstock.spark.state import SavepointWriter, keyed_state
 
-CUSTOMERS, HISTORY, NEW = 5, 1000, 50
-PARTITIONS = 2
+CUSTOMERS, HISTORY, NEW, PARTITIONS = 5, 1000, 50, 2
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 ITEMS = MapStateDescriptor("items", Types.STRING(), Types.LONG())
 
 
 def order(number: int) -> dict[str, object]:
-    """Return an order; it is in partition `number % PARTITIONS`."""
     item = ("tea", "ink", "cake")[number % 3]
     return {"customer": f"customer-{number % CUSTOMERS}", "item": item, "amount": number % 17}
 
@@ -47,62 +42,52 @@ class AddUp(KeyedProcessFunction[str, str, str]):
 
     def process_element(self, value: str, ctx: KeyedProcessFunction.Context) -> Iterable[str]:
         found = json.loads(value)
-        total = (self.total.value() or 0) + found["amount"]
-        count = (self.items.get(found["item"]) or 0) + 1
+        item, total = found["item"], (self.total.value() or 0) + found["amount"]
         self.total.update(total)
-        self.items.put(found["item"], count)
-        yield f"{found['customer']} {found['item']} {count} {total}"
+        self.items.put(item, (self.items.get(item) or 0) + 1)
+        yield f"{found['customer']} {item} {self.items.get(item)} {total}"
 
 
 def bootstrap(spark: SparkSession, topic: str | None, path: Path) -> str:
-    """Write a savepoint with what all orders of the table come to."""
-    rows = [{"number": n, **order(n)} for n in range(HISTORY)]
-    orders = spark.createDataFrame(rows, "number int, customer string, item string, amount bigint")
-    totals = orders.groupBy(F.col("customer").alias("key")).agg(F.sum("amount").alias("value"))
-    items = orders.groupBy(F.col("customer").alias("key"), F.col("item").alias("map_key")).agg(
-        F.count("*").alias("value")
-    )
-    states = [keyed_state(TOTAL, totals), keyed_state(ITEMS, items)]
+    schema = "number int, customer string, item string, amount bigint"
+    orders = spark.createDataFrame([{"number": n, **order(n)} for n in range(HISTORY)], schema)
+    totals = orders.groupBy("customer").sum("amount").toDF("key", "value")
+    items = orders.groupBy("customer", "item").count().toDF("key", "map_key", "value")
+    states = keyed_state(TOTAL, totals), keyed_state(ITEMS, items)
     writer = SavepointWriter.new_savepoint(spark).with_operator("totals", Types.STRING(), states)
     if topic is not None:
         partition = F.format_string(f"{topic}-%d", F.col("number") % PARTITIONS)
-        read = orders.groupBy(partition.alias("split")).agg(F.count("*").alias("position"))
-        writer.with_source_positions("orders", read)
+        offsets = orders.groupBy(partition).count().toDF("split", "position")
+        writer.with_source_positions("orders", offsets)
     return writer.write(path)
 
 
 def new_orders(env: StreamExecutionEnvironment, server: str, topic: str) -> DataStream:
-    source = (
-        KafkaSource.builder()
-        .set_bootstrap_servers(server)
-        .set_topics(topic)
-        .set_starting_offsets(KafkaOffsetsInitializer.earliest())
-        .set_bounded(KafkaOffsetsInitializer.latest())
-        .set_value_only_deserializer(SimpleStringSchema())
-        .build()
-    )
+    earliest, latest = KafkaOffsetsInitializer.earliest(), KafkaOffsetsInitializer.latest()
+    builder = KafkaSource.builder().set_bootstrap_servers(server).set_topics(topic)
+    builder = builder.set_starting_offsets(earliest).set_bounded(latest)
+    source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
     return env.from_source(source, WatermarkStrategy.no_watermarks(), "orders")
 
 
 def orders_of_a_file(env: StreamExecutionEnvironment, path: Path) -> DataStream:
-    numbers = range(HISTORY, HISTORY + NEW)
-    path.write_text("".join(f"{json.dumps(order(number))}\n" for number in numbers))
+    path.write_text("".join(f"{json.dumps(order(HISTORY + n))}\n" for n in range(NEW)))
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(path))
     return env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "orders")
 
 
 def main(directory: Path, server: str | None = None, topic: str | None = None) -> None:
-    spark = SparkSession.builder.getOrCreate()
+    spark = open_session({})
     savepoint = bootstrap(spark, topic, directory / "history")
     settings = Configuration.from_dict({"execution.state-recovery.path": savepoint})
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
-    if server is not None and topic is not None:
-        orders = new_orders(env, server, topic)
-    else:
+    if server is None or topic is None:
         orders = orders_of_a_file(env, directory / "orders.json")
+    else:
+        orders = new_orders(env, server, topic)
     keyed = orders.uid("orders").key_by(lambda line: json.loads(line)["customer"], Types.STRING())
     keyed.process(AddUp(), Types.STRING()).uid("totals").print()
-    env.execute("totals")
+    env.execute()
 
 
 if __name__ == "__main__":

@@ -118,6 +118,22 @@ def kafka_to_postgres() -> Iterator[tuple[str, dict[str, str | None]]]:
         yield "table written", {"output": "\n".join(map(str, rows)), "error": None}
 
 
+def start_from_history() -> Iterator[tuple[str, dict[str, str | None]]]:
+    """Run the example on a topic with all orders, of which its table has the first ones."""
+    from confluent_kafka import Producer
+
+    example = runpy.run_path(str(EXAMPLES / "start_from_history.py"))
+    with KafkaBroker() as broker:
+        broker.create_topic("orders", example["PARTITIONS"])
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for number in range(example["HISTORY"] + example["NEW"]):
+            order = json.dumps(example["order"](number))
+            producer.produce("orders", order, partition=number % example["PARTITIONS"])
+        producer.flush()
+        found = run("start_from_history", broker.bootstrap, "orders")
+    yield "start_from_history with Kafka", found
+
+
 def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     """Run everything; the demos run programs of their own, in processes of their own."""
     has_kafka = KafkaFiles.in_cache().stamp.is_file()
@@ -136,6 +152,8 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "online_learning", run("online_learning")
     yield "history", run("history")
     yield "inspect_state", run("inspect_state")
+    yield "repair_state", run("repair_state")
+    yield "start_from_history", run("start_from_history")
     source, target = directory / "from", directory / "to"
     source.mkdir()
     for name in ("a.txt", "b.txt"):
@@ -159,6 +177,7 @@ def runs(directory: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
     yield "spark_writer_sink", run("spark_writer_sink", str(directory / "spark_writer_sink"))
     if has_kafka:
         yield from kafka_to_postgres()
+        yield from start_from_history()
     # A demo waits most of the time: for Spark, and for orders.
     with beside("s3_demo") as s3_demo:
         yield "demo", run("demo")

@@ -23,7 +23,7 @@ from tests.spark.run_examples import EXAMPLES, KAFKA_ORDERS, TABLE_ORDERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-LONGEST = {"kafka_orders": 115, "two_hosts": 140}
+LONGEST = {"kafka_orders": 115, "start_from_history": 95, "two_hosts": 140}
 """Lines of an example that has two ends to describe; others have 90."""
 
 Results = dict[str, dict[str, Any]]
@@ -176,6 +176,57 @@ def test_history_is_the_last_visits_up_to_the_time_of_the_query(results: Results
         before = [visit for who, when, visit in visits if who == customer and when <= at]
         due.append(f"{name} of {customer}: {' '.join(before[-3:])}")
     assert sorted(printed(results, "history")) == sorted(due)
+
+
+def test_repaired_state_is_what_the_job_continues_with(results: Results) -> None:
+    program = runpy.run_path(str(EXAMPLES / "repair_state.py"))
+    paid: Counter[str] = Counter()
+    for who, amount in program["PAYMENTS"]:
+        paid[who] += amount
+    for who, amount in program["REFUNDS"]:
+        paid[who] -= amount
+    lines = printed(results, "repair_state")
+    assert f"corrected: {dict(sorted(paid.items()))}" in lines
+    assert lines[0] != lines[2].replace("corrected", "stored"), "there was nothing to repair"
+    due = [f"{who} has paid {paid[who] + amount}" for who, amount in program["LATER"]]
+    assert sorted(lines[3:]) == sorted(due)
+
+
+def lines_after_history() -> list[str]:
+    """Compute what each order says that is not in the table."""
+    program = runpy.run_path(str(EXAMPLES / "start_from_history.py"))
+    totals: Counter[str] = Counter()
+    items: Counter[tuple[str, str]] = Counter()
+    lines = []
+    for number in range(program["HISTORY"] + program["NEW"]):
+        who, item, amount = program["order"](number).values()
+        totals[who] += amount
+        items[who, item] += 1
+        lines.append(f"{who} {item} {items[who, item]} {totals[who]}")
+    return lines[program["HISTORY"] :]
+
+
+def test_a_job_starts_from_history(results: Results) -> None:
+    found = printed(results, "start_from_history")
+    assert sorted(found) == sorted(lines_after_history())
+
+
+@pytest.mark.kafka
+def test_a_job_starts_from_history_and_continues_from_kafka(results: Results) -> None:
+    made_or_skipped(KafkaFiles.in_cache().required)
+    lines = printed(results, "start_from_history with Kafka")
+    program = runpy.run_path(str(EXAMPLES / "start_from_history.py"))
+    assert len(lines) == program["NEW"]
+
+    def last_of(found: list[str]) -> dict[str, int]:
+        # The orders of a customer are in both partitions, which are read in any order.
+        totals: dict[str, int] = {}
+        for line in found:
+            who, *_, total = line.split()
+            totals[who] = max(totals.get(who, 0), int(total))
+        return totals
+
+    assert last_of(lines) == last_of(lines_after_history())
 
 
 def test_rolling_aggregates_emit_always_or_once(results: Results) -> None:
