@@ -206,6 +206,11 @@ class JobReader:
                 return self._newest.acquire()
 
     def _one(self, number: int) -> OpenCheckpoint:
+        with self._lock:
+            self._used = self._monotonic()
+            # It is open, so it can be read although the job may have deleted it by now.
+            if self._newest is not None and self._newest.number == number:
+                return self._newest.acquire()
         with self._work:
             self._look()
             state = self._state()
@@ -213,10 +218,6 @@ class JobReader:
             if entry is None:
                 known = tuple(one.checkpoint for one in state.completed)
                 raise UnknownCheckpointError(self.job.key, number, known)
-            with self._lock:
-                self._used = self._monotonic()
-                if self._newest is not None and self._newest.number == number:
-                    return self._newest.acquire()
             found = self._older.get(number)
             if found is None:
                 files = OperatorFiles(self._scratch.new())

@@ -88,4 +88,4 @@ def shop(
 
 def start_shop(directory: Path, name: str = "shop", **settings: str) -> JobClient:
     """Start the job; it runs until it is cancelled or stopped."""
-    return shop(directory, name, **settings).execute_async(name)
+    return shop(directory, name, 10_000_000, **settings).execute_async(name)
