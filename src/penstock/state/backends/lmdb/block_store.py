@@ -9,9 +9,9 @@ import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,14 +88,20 @@ class DeltaFile:
                 return value
         return None if self._deletes and key in self._all_deleted()[1] else _UNCHANGED
 
-    def between(self, start: bytes, stop: bytes | None) -> Iterator[bytes]:
-        """Iterate, in no order, over changed keys from ``start`` up to, not including, ``stop``."""
+    def between(
+        self, start: bytes, stop: bytes | None
+    ) -> Iterator[tuple[Sequence[bytes], Mapping[bytes, bytes] | None]]:
+        """Iterate over changed keys from ``start`` up to, not including, ``stop``, by block.
+
+        With each block come its values, None if its keys are deleted; later ones override.
+        """
+        if self._deletes:
+            yield _slice(self._all_deleted()[0], start, stop), None
         first = max(0, bisect_right(self.first_keys, start) - 1)
         last = len(self._puts) if stop is None else bisect_left(self.first_keys, stop)
         for number in range(first, last):
-            yield from _slice(self._block(number).keys, start, stop)
-        if self._deletes:
-            yield from _slice(self._all_deleted()[0], start, stop)
+            block = self._block(number)
+            yield _slice(block.keys, start, stop), block.values
 
     def prepare(self) -> None:
         """Decode all blocks, one by one."""
@@ -255,20 +261,28 @@ class BlockStore(StateStore):
         return pairwise([start, *inner, stop])  # type: ignore[list-item]
 
     def _scan_window(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        changed = sorted({key for d in self._deltas for key in d.between(start, stop)})
+        overlay: dict[bytes, bytes | None] = {}
+        for delta in reversed(self._deltas):
+            for keys, values in delta.between(start, stop):
+                found: Iterable[bytes | None] = repeat(None)
+                if values is not None:
+                    found = map(values.__getitem__, keys)
+                overlay.update(zip(keys, found, strict=False))
+        changed = sorted(overlay)
         unchanged = iter(()) if self._base is None else self._base.scan_between(start, stop)
         at = 0
         for key, value in unchanged:
-            while at < len(changed) and changed[at] < key:
-                yield from self._changed(changed[at])
+            while at < len(changed) and changed[at] <= key:
+                new = overlay[changed[at]]
+                if new is not None:
+                    yield changed[at], new
                 at += 1
-            if at < len(changed) and changed[at] == key:
-                yield from self._changed(key)
-                at += 1
-            else:
+            if key not in overlay:
                 yield key, value
         for key in changed[at:]:
-            yield from self._changed(key)
+            new = overlay[key]
+            if new is not None:
+                yield key, new
 
     def prepare(self) -> None:
         for file in (self._base, *self._deltas):
@@ -277,12 +291,6 @@ class BlockStore(StateStore):
 
     def close(self) -> None:
         """Do nothing: the files belong to the reader."""
-
-    def _changed(self, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        changes = (delta.get(key) for delta in self._deltas)
-        value = next(value for value in changes if value is not _UNCHANGED)
-        if value is not None:
-            yield key, value  # type: ignore[misc]
 
 
 def _indexed(data: mmap.mmap, place: BlockPlace) -> _Index:
