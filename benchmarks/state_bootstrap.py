@@ -56,7 +56,7 @@ class LookUp(KeyedProcessFunction[str, int, tuple[int, int]]):
     def process_element(
         self, value: int, ctx: KeyedProcessFunction.Context
     ) -> Iterator[tuple[int, int]]:
-        yield value, self._balance.value()
+        yield value, self._balance.value() or 0
 
 
 def customer(number: int) -> str:
@@ -122,7 +122,7 @@ def wrong_answers(savepoint: Path, keys: int, directory: Path, backend: str) -> 
     )
     with found.uid(_UID).execute_and_collect("look up") as results:
         answers = list(results)
-    wrong = sum(value != balance(number) for number, value in answers)
+    wrong: int = sum(value != balance(number) for number, value in answers)
     return wrong + abs(len(answers) - last - 1)
 
 
