@@ -131,9 +131,10 @@ bench-nexmark: setup ## NEXMark's queries beside PyFlink, in a venv of its own, 
 bench-models: setup ## what the models of docs/models.md predict beside what is measured (15 minutes)
 	@$(BIN)/python -m benchmarks.models
 
-bench-state: setup ## reading state beside Spark's statestore source, and its memory (15 minutes)
+bench-state: setup ## reading state beside Spark's statestore source, its memory, and bootstrapping state (25 minutes)
 	@$(BIN)/python -m benchmarks.state read
 	@$(BIN)/python -m benchmarks.state memory
+	@$(BIN)/python -m benchmarks.state_bootstrap
 
 bench-pyflink: setup ## the keyed bench against PyFlink, in a venv of its own
 	@$(BIN)/python -m benchmarks.run --pyflink

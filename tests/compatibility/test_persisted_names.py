@@ -30,6 +30,7 @@ from penstock.checkpoint.storage import (
     journal_entries,
     metadata,
     metadata_serializer,
+    origins,
 )
 from penstock.common import (
     Duration,
@@ -146,6 +147,7 @@ FIELDS: dict[Any, str] = {
         "properties"
     ),
     messages.GeneratorState: "kind fields",
+    origins.Origin: "operations time path kind checkpoint crc job_directory",
     snapshot_files.SnapshotFiles: "directory files",
     refs.FileRef: "name version size crc stored",
     refs.SstFiles: "version files",
@@ -591,6 +593,7 @@ def test_a_jobs_directory_keeps_its_names() -> None:
     assert task_layout.file_name(OperatorUid("a/b")).startswith("uid-")
     properties = {metadata.LINEAGE, metadata.JOB_DIRECTORY, metadata.JOB_INSTANCE}
     assert properties == {"life", "job-directory", "job-instance"}
+    assert origins.ORIGINS == "derived-from"
 
 
 def test_the_directory_of_a_submitted_job_keeps_its_names() -> None:
