@@ -214,9 +214,7 @@ def measure(backend: str, keys: int, seconds: float, rate: float, rounds: int) -
 
 def _reads(port: int, keys: int, rate: float, seconds: float) -> dict[str, Any]:
     arguments = ["--reads", str(port), str(keys), str(rate), str(seconds)]
-    reader = _start(
-        _SERVER_CORE, "-m", "benchmarks.queryable", *arguments, stdout=subprocess.PIPE
-    )
+    reader = _start(_SERVER_CORE, "-m", "benchmarks.queryable", *arguments, stdout=subprocess.PIPE)
     found, _ = reader.communicate()
     result: dict[str, Any] = json.loads(found)
     return result
@@ -237,7 +235,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_job(Path(options.job[0]), options.job[1], int(options.job[2]))
     elif options.reads is not None:
         port, keys, rate, seconds = options.reads
-        print(json.dumps(asyncio.run(_read_at_rate(int(port), int(keys), float(rate), float(seconds)))))
+        print(
+            json.dumps(
+                asyncio.run(_read_at_rate(int(port), int(keys), float(rate), float(seconds)))
+            )
+        )
     else:
         backends = [options.backend] if options.backend else ["hashmap", "rocksdb"]
         for backend in backends:

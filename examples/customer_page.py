@@ -21,7 +21,7 @@ from penstock.queryable import QueryableStateClient, QueryableStateError
 PRODUCTS = ["apples", "pears", "plums"]
 
 
-class Orders(KeyedProcessFunction):
+class Orders(KeyedProcessFunction[int, int, int]):
     """Counts the orders of a customer, by product, too."""
 
     def open(self, runtime_context: RuntimeContext) -> None:

@@ -31,7 +31,6 @@ from tests.unit.cli.job_fixtures import end
 from tests.unit.serve.queryable.shop_job import CUSTOMERS, start_shop
 from tests.unit.support import eventually
 
-
 EXAMPLE = Path(__file__).parents[3] / "examples" / "customer_page.py"
 
 
