@@ -26,13 +26,17 @@ _INDEXES_KEPT = 256
 """Blocks of a base whose entries are indexed in memory: 256 KB each at most."""
 
 
-def open_blocks(location: StateLocation, ref: StateRef, files: HostFiles) -> BlockStore:
+def open_blocks(
+    location: StateLocation, ref: StateRef, files: HostFiles, store: StateStore | None = None
+) -> BlockStore:
     """Open a version; what was opened before for an older one is used again.
+
+    With `store` that is the base; it is closed with the version.
 
     Raises:
         CorruptStateError: a file is missing, damaged or another one.
     """
-    base = None if ref.base is None else _base(location, ref.base, files)
+    base = store if ref.base is None else _base(location, ref.base, files)
     deltas = [_delta(location, delta, files) for delta in ref.deltas]
     return BlockStore(ref.version, base, deltas)
 
@@ -236,7 +240,9 @@ class BaseFile:
 class BlockStore(StateStore):
     """A base with the deltas after it, which override it."""
 
-    def __init__(self, version: int, base: BaseFile | None, deltas: list[DeltaFile]) -> None:
+    def __init__(
+        self, version: int, base: BaseFile | StateStore | None, deltas: list[DeltaFile]
+    ) -> None:
         self.version = version
         self._base = base
         self._deltas = deltas[::-1]
@@ -254,7 +260,10 @@ class BlockStore(StateStore):
 
     def _windows(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes | None]]:
         """Divide a range so that a reader of its beginning does not wait for all of it."""
-        bounds = max([f.first_keys for f in (self._base, *self._deltas) if f], key=len, default=[])
+        divided = [delta.first_keys for delta in self._deltas]
+        if isinstance(self._base, BaseFile):
+            divided.append(self._base.first_keys)
+        bounds = max(divided, key=len, default=[])
         first = bisect_right(bounds, start)
         last = len(bounds) if stop is None else bisect_left(bounds, stop)
         inner = bounds[first:last]
@@ -290,7 +299,9 @@ class BlockStore(StateStore):
                 file.prepare()
 
     def close(self) -> None:
-        """Do nothing: the files belong to the reader."""
+        """Close the base if it is a store of this version; other files belong to the reader."""
+        if isinstance(self._base, StateStore):
+            self._base.close()
 
 
 def _indexed(data: mmap.mmap, place: BlockPlace) -> _Index:

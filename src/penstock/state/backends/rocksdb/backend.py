@@ -15,6 +15,7 @@ from typing import ClassVar
 from penstock.errors import CorruptStateError, PenstockError
 from penstock.state.backends.changelog import ChangelogBackend, check_written_by
 from penstock.state.backends.host_files import HostFiles
+from penstock.state.backends.lmdb.block_store import open_blocks
 from penstock.state.backends.local_stores import LocalSlot, discard, lock_slot, private_path
 from penstock.state.backends.refs import (
     LocalSnapshot,
@@ -30,6 +31,7 @@ from penstock.state.backends.rocksdb.sst_files import (
     upload_sst_files,
 )
 from penstock.state.backends.rocksdb.store import RocksDbStore
+from penstock.state.backends.store import StateStore
 from penstock.state.backends.version_marker import VersionMarker
 from penstock.state.files import read_file
 from penstock.state.local_dir import is_full, writing_to
@@ -109,10 +111,21 @@ class RocksDbBackend(ChangelogBackend):
         with store:
             yield from store.scan_between(start, stop)
 
-    def open_files(self, location: StateLocation, ref: StateRef, files: HostFiles) -> RocksDbStore:
-        return self._open_private(
-            replace(location, local_dir=files.directory), ref, partial(link_sst_files, files=files)
+    def open_files(self, location: StateLocation, ref: StateRef, files: HostFiles) -> StateStore:
+        check_written_by("rocksdb", ref, "base", "inline")
+        if ref.tables is None:
+            return open_blocks(location, ref, files)
+        # Deltas are not applied: that takes long, and is done again for every version.
+        base = self._open_private(
+            replace(location, local_dir=files.directory),
+            StateRef(ref.tables.version, tables=ref.tables),
+            partial(link_sst_files, files=files),
         )
+        try:
+            return open_blocks(location, ref, files, base)
+        except BaseException:
+            base.close()
+            raise
 
     def load(
         self, entries: Iterator[tuple[bytes, bytes]], location: StateLocation, name: StagedName
