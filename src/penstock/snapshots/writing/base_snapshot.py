@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -19,6 +22,7 @@ from penstock.checkpoint.storage.metadata import (
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
 from penstock.checkpoint.storage.origins import Origin, origins_of
+from penstock.checkpoint.storage.pins import PIN_SECONDS, Pin
 from penstock.common.config.locations import below
 from penstock.common.storage_url import Location, StorageUrl
 from penstock.errors import InFlightDataError
@@ -39,6 +43,8 @@ class BaseSnapshot:
     """The directory of its job, empty if unknown."""
     committed_upto: int
     """The checkpoint id up to which it is recorded that sinks have committed what it holds."""
+    released: threading.Event
+    """Set when it is not read any more."""
 
     @property
     def stored(self) -> StoredSnapshot:
@@ -74,13 +80,9 @@ class BaseSnapshot:
         )
         return [*origins_of(metadata), own]
 
-    def keep(self) -> None:
-        """Keep it pinned for longer."""
-        if self.pinned.pin is not None:
-            self.pinned.pin.renew()
-
     def release(self) -> None:
         """Let its job delete it again."""
+        self.released.set()
         self.pinned.release()
 
 
@@ -115,4 +117,15 @@ def _opened(pinned: PinnedSnapshot) -> BaseSnapshot:
         place, job_directory = directory.parent, str(directory.parent)
     job = JobDir(place.parent, JobKey(place.name))
     committed = recorded_as_committed(job, directory, metadata, crc)
-    return BaseSnapshot(pinned, crc, job_directory, committed)
+    released = threading.Event()
+    if pinned.pin is not None:
+        keep = partial(_keep, pinned.pin, released)
+        threading.Thread(target=keep, name="pin", daemon=True).start()
+    return BaseSnapshot(pinned, crc, job_directory, committed, released)
+
+
+def _keep(pin: Pin, released: threading.Event) -> None:
+    """Renew a pin until the snapshot is released, or the process ends."""
+    while not released.wait(PIN_SECONDS / 4):
+        with contextlib.suppress(OSError):
+            pin.renew()

@@ -347,7 +347,7 @@ class SavepointWriter:
         return str(savepoint)
 
     def close(self) -> None:
-        """Let the job of a checkpoint delete it again; done when it is not used for a while."""
+        """Let the job of a checkpoint delete it again; the end of the process does so, too."""
         if self._base is not None:
             self._base.release()
 
@@ -361,8 +361,6 @@ class SavepointWriter:
 
     def _did(self, operation: str) -> Self:
         self._operations.append(operation)
-        if self._base is not None:
-            self._base.keep()
         return self
 
     def _problem(self, uid: str, reason: str, state: str = "") -> Self:

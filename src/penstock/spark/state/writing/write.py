@@ -82,8 +82,6 @@ class _Writer:
 
     def operator(self, draft: OperatorDraft) -> OperatorSnapshot:
         """Write the keyed state of an operator and its source's files; return its metadata."""
-        if self._base is not None:
-            self._base.keep()
         first_times: dict[str, int | None] = {}
         files = self._carried(draft)
         table = max((keyed.info.table for keyed in draft.keyed.values()), default=0)
