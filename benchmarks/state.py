@@ -33,8 +33,8 @@ from penstock.datastream.connectors.number_seq import NumberSequenceSource
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.errors import SnapshotError
-from penstock.snapshots.locate import locate_snapshot
 from penstock.snapshots.operator_state import source_positions
+from penstock.snapshots.reading import reading
 from penstock.spark import read_state
 from penstock.spark.session import open_session
 from penstock.testing import run_inline
@@ -100,7 +100,8 @@ def write_job(directory: Path, backend: str, keys: int, value_bytes: int = 0) ->
 
 def _read_so_far(job: Path) -> int:
     try:
-        table = source_positions(locate_snapshot(job).metadata)
+        with reading(job) as found:
+            table = source_positions(found.snapshot.metadata)
     except SnapshotError:
         return 0
     return sum(position or 0 for position in table.column("position").to_pylist())

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InFlightDataError
 from penstock.savepoint.directory import read_savepoint_metadata
-from penstock.snapshots.locate import locate_snapshot
+from penstock.snapshots.reading import reading
 from penstock.spark.session import open_session
 from penstock.spark.state import SavepointWriter
 from tests.compatibility.conftest import GOLDEN, Unpack, no_waiting_for_the_disk, unpack
@@ -50,12 +50,13 @@ def snapshot_in(directory: Path, name: str) -> Path:
 
 def keyed_states(path: Path) -> list[tuple[str, str]]:
     """Return uid and name of all keyed states."""
-    stored = locate_snapshot(path)
-    return [
-        (operator.uid, state.name)
-        for operator in stored.keyed_operators
-        for state in stored.keyed_states(operator)
-    ]
+    with reading(path) as found:
+        stored = found.snapshot
+        return [
+            (operator.uid, state.name)
+            for operator in stored.keyed_operators
+            for state in stored.keyed_states(operator)
+        ]
 
 
 def faults_after(directory: Path, savepoint: str, backend: str, parallelism: int) -> list[str]:

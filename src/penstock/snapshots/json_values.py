@@ -178,12 +178,6 @@ def _fields(given: Any, names: list[str], fields: list[FromJson]) -> list[Any]:
     return [field(value) for field, value in zip(fields, values, strict=True)]
 
 
-def json_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table as JSON has them."""
-    columns = {name: json_values(table.column(name)) for name in table.column_names}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def json_values(column: pa.ChunkedArray) -> list[Any]:
     """Return the values of a column as JSON has them."""
     return list(map(_to_json(column.type), column.to_pylist()))

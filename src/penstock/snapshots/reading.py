@@ -8,11 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir, is_job
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import CheckpointCompletedEntry
 from penstock.checkpoint.storage.pins import PIN_SECONDS, Pin, pin_checkpoint
 from penstock.common.storage_url import Location
-from penstock.errors import DisappearedSnapshotError, NotASnapshotError
+from penstock.errors import (
+    DisappearedSnapshotError,
+    NoCheckpointError,
+    NotASnapshotError,
+    UnknownCheckpointError,
+)
 from penstock.ids import JobKey
-from penstock.snapshots.locate import completed_checkpoint
 from penstock.snapshots.stored_snapshot import StoredSnapshot, open_snapshot
 from penstock.storage.storages import storage_at
 
@@ -107,3 +113,23 @@ def _pin(job: JobDir, checkpoint: int, seconds: float) -> Pin | None:
     except OSError as error:
         logger.info("Checkpoint %s of %s cannot be pinned: %s", checkpoint, job.path, error)
         return None
+
+
+def completed_checkpoint(job: JobDir, checkpoint: int | None = None) -> CheckpointCompletedEntry:
+    """Return the newest completed checkpoint of a job, or the snapshot with an id.
+
+    Raises:
+        NoCheckpointError, UnknownCheckpointError: the job has none, or not that one.
+    """
+    state = Journal(job.storage, job.key).state()
+    if checkpoint is not None:
+        found = state.find(checkpoint)
+        if found is not None:
+            return found
+        known = tuple(entry.checkpoint for entry in state.completed)
+        raise UnknownCheckpointError(job.key, checkpoint, known)
+    # What the job would resume from; if it abandoned all of them, the newest there is.
+    for entries in (state.restorable, state.completed):
+        if entries:
+            return entries[-1]
+    raise NoCheckpointError(job.key)

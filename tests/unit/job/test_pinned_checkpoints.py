@@ -9,10 +9,14 @@ import pytest
 
 from penstock.checkpoint.storage.pins import pinned
 from penstock.job.launched_job import LaunchedJob
-from penstock.snapshots.json_values import json_rows
-from penstock.snapshots.locate import snapshot_of_job
 from penstock.snapshots.look_up import OpenOperator
-from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part, state_named
+from penstock.snapshots.reading import completed_checkpoint
+from penstock.snapshots.stored_snapshot import (
+    StoredSnapshot,
+    open_snapshot,
+    opened_part,
+    state_named,
+)
 from tests.unit.job.counting import (
     KEYS,
     Program,
@@ -22,6 +26,7 @@ from tests.unit.job.counting import (
     launched,
     wait_for_lines,
 )
+from tests.unit.snapshots.json_rows import json_rows
 from tests.unit.support import eventually
 
 
@@ -33,9 +38,13 @@ def _nothing_left_running() -> Iterable[None]:
     launched.clear()
 
 
+def newest(program: Program) -> StoredSnapshot:
+    return open_snapshot(program.dir.from_journal_path(completed_checkpoint(program.dir).path))
+
+
 def counts(snapshot: StoredSnapshot) -> dict[int, int]:
     operator = snapshot.operator("count")
-    found = {}
+    found: dict[int, int] = {}
     for part in snapshot.parts(operator):
         with opened_part(part) as one:
             state = state_named(snapshot.keyed_states(operator), operator, "count")
@@ -60,14 +69,14 @@ def test_a_pinned_checkpoint_is_read_while_newer_ones_subsume_it(
     eventually(lambda: sum(r.records_in for r in job.micro_batches() if r.stage == 1) >= 30)
     first = checkpoint(job)
     with pinned(program.dir, first):
-        snapshot = snapshot_of_job(program.dir)
+        snapshot = newest(program)
         assert snapshot.metadata.checkpoint == first
         for _ in range(4):
             checkpoint(job)
         die(job)
         again = started(Program(tmp_path, idle_after(60), interval="20 ms", settings=settings), 60)
         assert counts(snapshot) == dict.fromkeys(range(KEYS), 30 // KEYS)
-        assert counts(snapshot_of_job(program.dir))[0] > 30 // KEYS
+        assert counts(newest(program))[0] > 30 // KEYS
     checkpoint(again)
     checkpoint(again)
     assert first not in program.dir.checkpoints_on_disk()

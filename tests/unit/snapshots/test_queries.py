@@ -13,12 +13,12 @@ from penstock.errors import (
     StateNotQueryableError,
     UnknownStateError,
 )
-from penstock.snapshots.json_values import json_rows
 from penstock.snapshots.look_up import Cursor
 from penstock.snapshots.queries.entry_reader import EntryReader
 from penstock.snapshots.queries.operator_queries import OperatorQueries
 from penstock.snapshots.queries.query import StateQuery
 from penstock.snapshots.stored_snapshot import StoredSnapshot
+from tests.unit.snapshots.json_rows import json_rows
 from tests.unit.snapshots.test_reading import BOOK, opened, snapshot
 
 NAMES = {"key", "map_key", "value", "window_start", "window_end", "window", "time"}

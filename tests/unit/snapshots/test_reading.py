@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.checkpoint.storage.job_dir import JobDir
 from penstock.errors import (
     BadCursorError,
     KeyNotOfTypeError,
@@ -21,14 +22,19 @@ from penstock.errors import (
     UnknownOperatorError,
     UnknownStateError,
 )
-from penstock.snapshots.json_values import json_rows
+from penstock.ids import JobKey
 from penstock.snapshots.keyed_state import KeyedState
-from penstock.snapshots.locate import locate_snapshot
 from penstock.snapshots.look_up import Cursor, OpenOperator
-from penstock.snapshots.reading import reading
-from penstock.snapshots.stored_snapshot import StoredSnapshot, opened_part, state_named
+from penstock.snapshots.reading import completed_checkpoint, open_pinned, reading
+from penstock.snapshots.stored_snapshot import (
+    StoredSnapshot,
+    open_snapshot,
+    opened_part,
+    state_named,
+)
 from penstock.storage.local_storage import LocalStorage
 from tests.golden.programs import states
+from tests.unit.snapshots.json_rows import json_rows
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "jobs" / "v1"
 READABLE = {"key", "map_key", "value", "window_start", "window_end", "window"}
@@ -39,8 +45,9 @@ def snapshot(name: str) -> StoredSnapshot:
     """Return the snapshot of the golden program with all kinds of state."""
     if name == "savepoint":
         (path,) = (GOLDEN / name).rglob("savepoint-*/_metadata")
-        return locate_snapshot(path)
-    return locate_snapshot(GOLDEN / name / "checkpoints" / states.JOB)
+        return open_snapshot(path)
+    job = JobDir(GOLDEN / name / "checkpoints", JobKey(states.JOB))
+    return open_snapshot(job.from_journal_path(completed_checkpoint(job).path))
 
 
 @pytest.fixture(params=["hashmap", "rocksdb", "memory", "savepoint"])
@@ -166,12 +173,12 @@ def test_unknown_names_are_errors_that_list_the_known_ones(stored: StoredSnapsho
 
 def test_a_path_that_is_neither_snapshot_nor_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotASnapshotError, match="no checkpoint, savepoint or job"):
-        locate_snapshot(tmp_path)
+        open_pinned(tmp_path)
     (tmp_path / "job" / "journal").mkdir(parents=True)
     with pytest.raises(NoCheckpointError, match="no completed checkpoint yet"):
-        locate_snapshot(tmp_path / "job")
+        open_pinned(tmp_path / "job")
     with pytest.raises(UnknownCheckpointError, match="no checkpoint 7"):
-        locate_snapshot(GOLDEN / "hashmap" / "checkpoints" / states.JOB, 7)
+        open_pinned(GOLDEN / "hashmap" / "checkpoints" / states.JOB, 7)
 
 
 @pytest.mark.parametrize("text", ["", "x", "AA", "not a cursor!", "ä"])
