@@ -76,7 +76,6 @@ def inspect(spark: SparkSession, path: str) -> None:
     print("what the job knows about customer 42:")
     pages = read_state(spark, path, operator="customers", state="pages", keys=[42])
     pages.selectExpr("list_position", "list_element.value").orderBy("list_position").show()
-    print("which states there are:")
     states = spark.read.format("penstock.state-metadata").load(path).where("keyType IS NOT NULL")
     states.select("operator-uid", "stateStoreName", "stateKind", "stateType").show()
 
@@ -87,4 +86,5 @@ if __name__ == "__main__":
         spark, path = SparkSession.active(), f"{directory}/visits"
         wait_for_visits(spark, path)
         inspect(spark, path)
-        job.cancel().result()
+        job.stop_with_savepoint(False, f"{directory}/savepoints").result()
+        job.get_job_execution_result().result()
