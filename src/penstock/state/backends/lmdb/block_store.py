@@ -81,6 +81,7 @@ class DeltaFile:
         self._deletes = [place for place in places if not place.first_key]
         self.first_keys = [place.first_key for place in self._puts]
         self._decoded: dict[int, _Changes] = {}
+        self._scanned: tuple[int, _Changes | None] = (-1, None)
         self._deleted: tuple[list[bytes], frozenset[bytes]] | None = None
 
     def get(self, key: bytes) -> object:
@@ -104,7 +105,7 @@ class DeltaFile:
         first = max(0, bisect_right(self.first_keys, start) - 1)
         last = len(self._puts) if stop is None else bisect_left(self.first_keys, stop)
         for number in range(first, last):
-            block = self._block(number)
+            block = self._scanned_block(number)
             yield _slice(block.keys, start, stop), block.values
 
     def prepare(self) -> None:
@@ -119,6 +120,7 @@ class DeltaFile:
     def close(self) -> None:
         """Unmap the file, and free memory in small steps."""
         self._data.close()
+        self._scanned = (-1, None)
         while self._decoded:
             with _sharing_time():
                 self._decoded.popitem()
@@ -126,10 +128,21 @@ class DeltaFile:
     def _block(self, number: int) -> _Changes:
         found = self._decoded.get(number)
         if found is None:
-            block = self._decode(self._puts[number])
-            found = _Changes(tuple(block.keys), dict(zip(block.keys, block.values, strict=True)))
-            self._decoded[number] = found
+            found = self._decoded[number] = self._changes(number)
         return found
+
+    def _scanned_block(self, number: int) -> _Changes:
+        """Return a block that is kept only until the next one: scans of all would keep all."""
+        last, found = self._scanned
+        if last != number:
+            found = self._decoded.get(number) or self._changes(number)
+            self._scanned = number, found
+        assert found is not None
+        return found
+
+    def _changes(self, number: int) -> _Changes:
+        block = self._decode(self._puts[number])
+        return _Changes(tuple(block.keys), dict(zip(block.keys, block.values, strict=True)))
 
     def _all_deleted(self) -> tuple[list[bytes], frozenset[bytes]]:
         if self._deleted is None:
