@@ -203,7 +203,7 @@ class WorkerMemory:
                 except OSError:
                     continue
                 for line in status.splitlines():
-                    if "python" in command and line.startswith("RssAnon:"):
+                    if "pyspark.worker" in command and line.startswith("RssAnon:"):
                         self.peak_mb = max(self.peak_mb, int(line.split()[1]) / 1024)
 
 
