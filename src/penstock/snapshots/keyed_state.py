@@ -54,6 +54,11 @@ class KeyedState:
         return self.info.kind == LIST_STATE
 
     @property
+    def has_one_entry(self) -> bool:
+        """Whether a key has one entry at most, and that is no list."""
+        return not (self.info.windows or self.is_map or self.is_list or self.are_timers)
+
+    @property
     def are_timers(self) -> bool:
         """Whether its rows are timers: `key` is their time, `map_key` the key they belong to."""
         return self.info.kind == TIMERS

@@ -86,25 +86,33 @@ def pinned_of_job(
         DisappearedSnapshotError: it is discarded all the time, before it can be pinned.
         CorruptMetadataError: the metadata is damaged.
     """
-    for attempt in range(_TRIES):
-        entry = completed_checkpoint(job, checkpoint)
-        place = job.from_journal_path(entry.path)
-        pin = None
-        try:
+    for _ in range(_TRIES):
+        entries = completed_checkpoints(job, checkpoint)
+        for entry in entries:
+            found = _opened(job, entry, seconds)
+            if found is not None:
+                return found
             if not entry.savepoint:
-                pin = _pin(job, entry.checkpoint, seconds)
-            return PinnedSnapshot(open_snapshot(place), pin)
-        except (DisappearedSnapshotError, NotASnapshotError):
-            # A newer one has subsumed it since the journal was read.
-            if pin is not None:
-                pin.release()
-            if attempt == _TRIES - 1:
-                raise DisappearedSnapshotError(str(place)) from None
-        except BaseException:
-            if pin is not None:
-                pin.release()
-            raise
-    raise AssertionError
+                break  # a newer one has subsumed it since the journal was read
+        # Otherwise users have moved or deleted all savepoints.
+    raise DisappearedSnapshotError(str(job.from_journal_path(entries[0].path)))
+
+
+def _opened(job: JobDir, entry: CheckpointCompletedEntry, seconds: float) -> PinnedSnapshot | None:
+    """Open and pin a snapshot; None if it is gone."""
+    pin = None
+    try:
+        if not entry.savepoint:
+            pin = _pin(job, entry.checkpoint, seconds)
+        return PinnedSnapshot(open_snapshot(job.from_journal_path(entry.path)), pin)
+    except (DisappearedSnapshotError, NotASnapshotError):
+        if pin is not None:
+            pin.release()
+        return None
+    except BaseException:
+        if pin is not None:
+            pin.release()
+        raise
 
 
 def _pin(job: JobDir, checkpoint: int, seconds: float) -> Pin | None:
@@ -115,8 +123,13 @@ def _pin(job: JobDir, checkpoint: int, seconds: float) -> Pin | None:
         return None
 
 
-def completed_checkpoint(job: JobDir, checkpoint: int | None = None) -> CheckpointCompletedEntry:
-    """Return the newest completed checkpoint of a job, or the snapshot with an id.
+def completed_checkpoints(
+    job: JobDir, checkpoint: int | None = None
+) -> list[CheckpointCompletedEntry]:
+    """Return the snapshots of a job that may be read, the best one first; or that with an id.
+
+    First come those that the job would resume from, then those that it has abandoned. There is at
+    least one.
 
     Raises:
         NoCheckpointError, UnknownCheckpointError: the job has none, or not that one.
@@ -125,11 +138,11 @@ def completed_checkpoint(job: JobDir, checkpoint: int | None = None) -> Checkpoi
     if checkpoint is not None:
         found = state.find(checkpoint)
         if found is not None:
-            return found
+            return [found]
         known = tuple(entry.checkpoint for entry in state.completed)
         raise UnknownCheckpointError(job.key, checkpoint, known)
-    # What the job would resume from; if it abandoned all of them, the newest there is.
-    for entries in (state.restorable, state.completed):
-        if entries:
-            return entries[-1]
-    raise NoCheckpointError(job.key)
+    abandoned = [entry for entry in state.completed if entry not in state.restorable]
+    entries = [*reversed(state.restorable), *reversed(abandoned)]
+    if not entries:
+        raise NoCheckpointError(job.key)
+    return entries

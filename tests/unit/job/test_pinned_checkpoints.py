@@ -10,7 +10,7 @@ import pytest
 from penstock.checkpoint.storage.pins import pinned
 from penstock.job.launched_job import LaunchedJob
 from penstock.snapshots.look_up import OpenOperator
-from penstock.snapshots.reading import completed_checkpoint
+from penstock.snapshots.reading import completed_checkpoints
 from penstock.snapshots.stored_snapshot import (
     StoredSnapshot,
     open_snapshot,
@@ -39,7 +39,7 @@ def _nothing_left_running() -> Iterable[None]:
 
 
 def newest(program: Program) -> StoredSnapshot:
-    return open_snapshot(program.dir.from_journal_path(completed_checkpoint(program.dir).path))
+    return open_snapshot(program.dir.from_journal_path(completed_checkpoints(program.dir)[0].path))
 
 
 def counts(snapshot: StoredSnapshot) -> dict[int, int]:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
+from penstock.checkpoint.storage.journal import Journal
+from penstock.checkpoint.storage.journal_entries import CheckpointCompletedEntry, CommitsStarted
 from penstock.errors import (
     BadCursorError,
     KeyNotOfTypeError,
@@ -25,7 +27,7 @@ from penstock.errors import (
 from penstock.ids import JobKey
 from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.look_up import Cursor, OpenOperator
-from penstock.snapshots.reading import completed_checkpoint, open_pinned, reading
+from penstock.snapshots.reading import completed_checkpoints, open_pinned, reading
 from penstock.snapshots.stored_snapshot import (
     StoredSnapshot,
     open_snapshot,
@@ -47,7 +49,7 @@ def snapshot(name: str) -> StoredSnapshot:
         (path,) = (GOLDEN / name).rglob("savepoint-*/_metadata")
         return open_snapshot(path)
     job = JobDir(GOLDEN / name / "checkpoints", JobKey(states.JOB))
-    return open_snapshot(job.from_journal_path(completed_checkpoint(job).path))
+    return open_snapshot(job.from_journal_path(completed_checkpoints(job)[0].path))
 
 
 @pytest.fixture(params=["hashmap", "rocksdb", "memory", "savepoint"])
@@ -214,3 +216,20 @@ def test_what_cannot_be_pinned_is_read_all_the_same(
     with reading(job) as found:
         assert found.pin is None
         assert found.snapshot.keyed_operators
+
+
+def test_a_savepoint_that_was_moved_away_does_not_hide_the_checkpoints(tmp_path: Path) -> None:
+    root = tmp_path / "checkpoints"
+    shutil.copytree(GOLDEN / "hashmap" / "checkpoints" / states.JOB, root / states.JOB)
+    job = JobDir(root, JobKey(states.JOB))
+    newest = completed_checkpoints(job)[0].checkpoint
+    journal = Journal(job.storage, job.key)
+    journal.entries()
+    attempt = journal.state().attempts[-1].attempt
+    saved = CheckpointCompletedEntry(newest + 1, attempt, "/gone/savepoint", True, 1, 2.0)
+    journal.adopt(attempt)
+    journal.append(saved)
+    journal.append(CommitsStarted(newest + 1, attempt, 3.0))
+    assert completed_checkpoints(job)[0].savepoint, "the job would resume from the savepoint"
+    with reading(root / states.JOB) as found:
+        assert found.snapshot.metadata.checkpoint == newest

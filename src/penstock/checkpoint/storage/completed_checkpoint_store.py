@@ -31,7 +31,7 @@ from penstock.checkpoint.storage.metadata import (
     new_bytes,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata, encode_metadata
-from penstock.checkpoint.storage.pins import pinned_checkpoints
+from penstock.checkpoint.storage.pins import Pins
 from penstock.errors import CorruptMetadataError
 from penstock.ids import AttemptId, CheckpointId
 from penstock.storage.storages import storage_at
@@ -100,10 +100,12 @@ class CompletedCheckpointStore:
         self._users = {c.checkpoint: c for c in state.completed if c not in own}
         """Savepoints, and checkpoints that the job has abandoned: they are deleted by users."""
         listed = {c.checkpoint for c in state.completed}
-        discarded = [c for c in job_dir.checkpoints_on_disk() if c not in {*listed, *state.named}]
-        pinned = self._pins(discarded)
-        self._pinned = [c for c in discarded if c in pinned]
-        """Discarded checkpoints that readers have pinned."""
+        self._pins_of_readers = Pins(job_dir, clock)
+        known = {*listed, *state.named}
+        self._pinned = [
+            c for c in job_dir.checkpoints_on_disk() if c not in known and c <= state.highest_id
+        ]
+        """Discarded checkpoints that are still there, because readers have pinned them."""
         self._unlisted = [CheckpointId(n) for n in state.named if n not in listed]
         """Checkpoints that users have named, and that the journal does not list."""
 
@@ -218,7 +220,7 @@ class CompletedCheckpointStore:
         if not candidates:
             return ()
         try:
-            return pinned_checkpoints(self._dir, self._clock())
+            return self._pins_of_readers.checkpoints()
         except OSError as error:
             logger.warning("Pins of readers cannot be read; nothing is deleted: %s", error)
             return candidates

@@ -35,7 +35,7 @@ LONGEST_PIN_SECONDS = 3600.0
 """What expires later than this is no pin: a wrong clock must not keep files forever."""
 
 _DIRECTORY = "pins"
-_NAME = re.compile(r"([1-9][0-9]*)-[0-9a-f]{32}\.json")
+_NAME = re.compile(r"[1-9][0-9]*-[0-9a-f]{32}\.json")
 
 
 class _PinFile(msgspec.Struct, frozen=True):
@@ -114,28 +114,42 @@ def pinned(job: JobDir, checkpoint: int, clock: Callable[[], float] = time.time)
         pin.release()
 
 
-def pinned_checkpoints(job: JobDir, now: float) -> frozenset[CheckpointId]:
-    """Return the checkpoints with a pin that has not expired; remove expired pins.
+class Pins:
+    """The pins of a job, for its driver, after it has discarded checkpoints in the journal.
 
-    Called by the driver, after it has discarded checkpoints in the journal.
-
-    Raises:
-        OSError: pins cannot be read now.
+    A pin is read again when it would have expired: its reader may have renewed it.
     """
-    storage, found = job.storage, set[CheckpointId]()
-    for name in storage.children(_DIRECTORY):
-        match = _NAME.fullmatch(name)
-        if match is None:
-            continue
-        path = f"{_DIRECTORY}/{name}"
+
+    def __init__(self, job: JobDir, clock: Callable[[], float] = time.time) -> None:
+        self._storage = job.storage
+        self._clock = clock
+        self._expires: dict[str, float] = {}
+        """By the names of pins."""
+
+    def checkpoints(self) -> frozenset[CheckpointId]:
+        """Return the checkpoints with a pin that has not expired; remove expired pins.
+
+        Raises:
+            OSError: pins cannot be read now.
+        """
+        now = self._clock()
+        names = [name for name in self._storage.children(_DIRECTORY) if _NAME.fullmatch(name)]
+        known = {name: self._expires.get(name, 0.0) for name in names}
+        self._expires = {
+            name: expires if expires > now else self._read(name) for name, expires in known.items()
+        }
+        expired = [
+            name
+            for name, expires in self._expires.items()
+            if not now < expires <= now + LONGEST_PIN_SECONDS
+        ]
+        for name in expired:
+            del self._expires[name]
+        self._storage.delete_all(f"{_DIRECTORY}/{name}" for name in expired)
+        return frozenset(CheckpointId(int(name.partition("-")[0])) for name in self._expires)
+
+    def _read(self, name: str) -> float:
         try:
-            expires = _decode(storage.read(path)).expires
-        except FileNotFoundError:
-            continue  # it was released
-        except msgspec.DecodeError:
-            expires = 0.0
-        if now < expires <= now + LONGEST_PIN_SECONDS:
-            found.add(CheckpointId(int(match[1])))
-        else:
-            storage.delete(path)
-    return frozenset(found)
+            return _decode(self._storage.read(f"{_DIRECTORY}/{name}")).expires
+        except (FileNotFoundError, msgspec.DecodeError):
+            return 0.0  # it was released, or is none

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from penstock.checkpoint.storage.metadata import (
     files_of,
 )
 from penstock.checkpoint.storage.metadata_serializer import decode_metadata
-from penstock.checkpoint.storage.pins import pinned_checkpoints
+from penstock.checkpoint.storage.pins import Pins
 from penstock.common.storage_url import Location
 from penstock.crash_points import CrashPoint, reach
 from penstock.errors import CorruptMetadataError
@@ -141,7 +140,9 @@ class RetainedSnapshots:
     def register(self, registry: SharedStateRegistry) -> RetainedPositions:
         """Register the state files of every snapshot; return where sources stand in each."""
         positions = RetainedPositions()
-        readable, unreadable = self._read(self._journal.state(), self._pinned() or frozenset())
+        # Those that are still there although they are discarded: readers have pinned them.
+        there = frozenset(self._dir.checkpoints_on_disk())
+        readable, unreadable = self._read(self._journal.state(), there)
         for checkpoint in unreadable:
             # Its source positions are unknown: sources keep everything.
             positions.keep(checkpoint, [])
@@ -206,7 +207,7 @@ class RetainedSnapshots:
     def _pinned(self) -> frozenset[CheckpointId] | None:
         """Return the checkpoints that readers have pinned; None if that cannot be seen."""
         try:
-            return pinned_checkpoints(self._dir, time.time())
+            return Pins(self._dir).checkpoints()
         except OSError as error:
             logger.warning("Files are not cleaned up: pins of readers cannot be read: %s", error)
             return None

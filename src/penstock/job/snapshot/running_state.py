@@ -120,6 +120,9 @@ class RunningStateReader:
             return before
         files = self._new_files(published) if before is None else before.files
         with contextlib.ExitStack() as undo:
+            if before is None:
+                for new in files:
+                    undo.callback(new.close)
             parts: list[OpenPart] = []
             for part, of_part in zip(published.parts, files, strict=True):
                 parts.append(part.open(of_part))

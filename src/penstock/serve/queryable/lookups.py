@@ -33,7 +33,10 @@ from penstock.snapshots.queries.query import StateAnswer
 _TRIES = 5
 _THREADS = 16 + MOST_AT_ONCE
 _FEW_KEYS = 10
-"""So many are looked up in the event loop: that takes less time than handing them to a thread."""
+"""So many are looked up in the event loop: that takes less time than handing them to a thread.
+
+Only in states with one small entry per key.
+"""
 _NOTHING_QUERYABLE = (
     "No state of this job is queryable: let its program call set_queryable() on the descriptor of "
     "one, or set penstock.queryable-state.enabled"
@@ -77,6 +80,8 @@ class StateLookups:
         try:
             queries = used.ready(call.path["operator"], time.monotonic())
             if queries is None or _is_stale(used, wanted):
+                return None
+            if not queries.state(call.path["state"], only_queryable=False).has_one_entry:
                 return None
             return self._entries(call, wanted, reader, used, queries)
         except PenstockError as error:

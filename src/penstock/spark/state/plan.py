@@ -187,8 +187,9 @@ def _retained(options: StateOptions, feed: ChangeFeed) -> list[tuple[StoredSnaps
         if feed.end is None:
             raise StateOptionError(CHANGES, f"{place} is no job")
         raise NotASnapshotError(str(place))
-    entries = Journal(job.storage, job.key).state().completed
-    known = tuple(entry.checkpoint for entry in entries)
+    state = Journal(job.storage, job.key).state()
+    # Those of one history: not what the job has abandoned, nor savepoints, which users move.
+    known = tuple(entry.checkpoint for entry in state.restorable if not entry.savepoint)
     end = feed.end if feed.end is not None else max(known, default=feed.start)
     for wanted in (feed.start, end):
         if wanted not in known:

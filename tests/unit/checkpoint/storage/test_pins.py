@@ -6,11 +6,12 @@ import itertools
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.checkpoint.storage.job_dir import JobDir
-from penstock.checkpoint.storage.pins import pin_checkpoint, pinned, pinned_checkpoints
+from penstock.checkpoint.storage.pins import Pins, pin_checkpoint, pinned
 from penstock.errors import DisappearedSnapshotError
 from penstock.ids import CheckpointId
 from penstock.testing import ManualClock
@@ -79,7 +80,7 @@ def test_what_is_no_pin_holds_nothing(tmp_path: Path) -> None:
     for n, content in enumerate([b"", b"{}", b'{"expires": 1e300}', b'{"expires": 999}']):
         job.storage.replace(f"pins/{n + 1}-{'0' * 32}.json", content)
     job.storage.replace(f"pins/9-{'0' * 32}.json", b'{"expires": 1001}')
-    assert pinned_checkpoints(job, clock()) == {CheckpointId(9)}
+    assert Pins(job, clock).checkpoints() == {CheckpointId(9)}
     assert sorted(pin_files(job)) == [f"9-{'0' * 32}.json", "hello"]
 
 
@@ -146,3 +147,31 @@ def test_a_reader_that_got_its_pin_finds_its_checkpoint(tmp_path: Path, seed: in
     done(world, 60)
     world.store.discard_subsumed()
     assert on_disk(world.dir) == [60]
+
+
+def test_a_pin_is_read_again_only_when_it_would_have_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    done(world, 1)
+    pin = pin_checkpoint(world.dir, 1, 60, world.clock)
+    read: list[str] = []
+    storage = type(world.dir.storage)
+    whole = storage.read
+
+    def watched(self: Any, path: str) -> bytes:
+        read.append(path)
+        return whole(self, path)
+
+    monkeypatch.setattr(storage, "read", watched)
+    pins = Pins(world.dir, world.clock)
+    for _ in range(5):
+        assert pins.checkpoints() == {1}
+        world.clock.advance(10)
+        pin.renew(60)
+    assert len(read) == 1
+    world.clock.advance(20)
+    assert pins.checkpoints() == {1}
+    assert len(read) == 2
+    pin.release()
+    assert pins.checkpoints() == frozenset()
