@@ -409,6 +409,60 @@ def test_an_operator_gets_other_keys(spark: SparkSession, tmp_path: Path) -> Non
     assert counted(path, COUNT) == ["a 10 []", "b 20 []"]
 
 
+def test_a_max_parallelism_that_is_changed_and_changed_back_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pairs = [("a", 1), ("b", 2), *((str(n), n) for n in range(20))]
+    states = [keyed_state(COUNT, spark.createDataFrame(pairs, "key string, value bigint"))]
+    original = SavepointWriter.new_savepoint(spark)
+    original.with_operator("count", Types.STRING(), states, parallelism=3)
+    saved = original.write(tmp_path / "saved")
+    writer = SavepointWriter.from_existing_savepoint(spark, saved)
+    writer.change_max_parallelism("count", 2).change_max_parallelism("count", 128)
+    assert writer.dry_run().ok
+    path = writer.write(tmp_path / "changed")
+    assert counted(path, COUNT) == ["a 1 []", "b 2 []"]
+
+
+def untyped(spark: SparkSession, path: Path) -> str:
+    """Write a savepoint with keys of no declared type."""
+    frame = spark.createDataFrame([(1, 10), (2, 20)], "key bigint, value bigint")
+    writer = SavepointWriter.new_savepoint(spark)
+    return writer.with_operator("count", None, [keyed_state(COUNT, frame)]).write(path)
+
+
+def test_keys_without_a_type_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    writer = SavepointWriter.from_existing_savepoint(spark, untyped(spark, tmp_path / "untyped"))
+    writer.transform_state("count", "count", lambda df: df.withColumn("value", df.value.value + 1))
+    assert writer.dry_run().ok
+
+
+@pytest.mark.parametrize("key", ["concat(key.value, 'x')", "cast(key.value AS bigint) + 1"])
+def test_keys_without_a_type_are_not_changed_by_their_text(
+    spark: SparkSession, tmp_path: Path, key: str
+) -> None:
+    writer = SavepointWriter.from_existing_savepoint(spark, untyped(spark, tmp_path / "untyped"))
+    writer.transform_state("count", "count", lambda df: df.withColumn("key", F.expr(key)))
+    found = writer.dry_run().problems
+    assert len(found) == 2
+    for problem in found:
+        assert problem.startswith("operator 'count', state 'count', column 'key', key ")
+        assert problem.endswith(
+            "it is not the key in 'key_bytes', which is the one that is written: "
+            "to give keys another type or value use change_key"
+        )
+
+
+def test_keys_without_a_type_are_not_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    writer = SavepointWriter.from_existing_savepoint(spark, untyped(spark, tmp_path / "untyped"))
+    writer.transform_state("count", "count", lambda df: df.select("key", "value"))
+    (problem,) = writer.dry_run().problems
+    assert problem == (
+        "operator 'count', state 'count': its keys have no declared type: keep the column "
+        "'key_bytes', or give them a type with change_key"
+    )
+
+
 def test_source_positions_say_where_a_source_continues(spark: SparkSession, tmp_path: Path) -> None:
     writer = SavepointWriter.new_savepoint(spark)
     path = writer.with_source_positions("numbers", {"0": 3}).write(tmp_path / "at-3")

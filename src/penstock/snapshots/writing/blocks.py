@@ -20,6 +20,8 @@ from penstock.snapshots.writing.key_bytes import subtasks_of
 _BANDS = 256
 _ROWS_AT_ONCE = 1 << 18
 _BYTES_AT_ONCE = 1 << 26
+_BYTES_IN_ARRAY = 1 << 28
+"""Arrow's offsets have 31 bits: larger bands are several arrays."""
 
 
 class Block(NamedTuple):
@@ -96,16 +98,45 @@ def sorted_entries(
     band, found = -1, list[pa.RecordBatch]()
     for number, data in blocks:
         if number != band and found:
-            yield _sorted(found)
+            yield from _sorted(found)
             found = []
         band = number
         found.append(pa.ipc.read_record_batch(data, schema))
     if found:
-        yield _sorted(found)
+        yield from _sorted(found)
 
 
-def _sorted(batches: list[pa.RecordBatch]) -> tuple[pa.BinaryArray, pa.Array]:
-    keys = pa.concat_arrays([batch.column(0) for batch in batches])
-    values = pa.concat_arrays([batch.column(1) for batch in batches])
-    order = pc.array_sort_indices(keys)
-    return keys.take(order), values.take(order)
+def _sorted(batches: list[pa.RecordBatch]) -> Iterator[tuple[pa.BinaryArray, pa.Array]]:
+    size = sum(batch.nbytes for batch in batches)
+    if size <= _BYTES_IN_ARRAY:
+        keys, values = _joined(batches)
+        order = pc.array_sort_indices(keys)
+        yield keys.take(order), values.take(order)
+        return
+    order = pc.sort_indices(pa.chunked_array([batch.column(0) for batch in batches]))
+    rows = max(1, _BYTES_IN_ARRAY * len(order) // size)
+    stops = np.cumsum([batch.num_rows for batch in batches])
+    for start in range(0, len(order), rows):
+        places = order.slice(start, rows).to_numpy().astype(np.int64)
+        yield _taken(batches, stops, places)
+
+
+def _taken(
+    batches: list[pa.RecordBatch], stops: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+) -> tuple[pa.BinaryArray, pa.Array]:
+    """Return the entries at places, in this order; places count through all batches."""
+    owners = np.searchsorted(stops, places, "right")
+    by_batch = owners.argsort(kind="stable")
+    bounds = np.searchsorted(owners[by_batch], np.arange(len(batches) + 1))
+    parts = []
+    for batch, stop, (first, last) in zip(batches, stops, pairwise(bounds), strict=True):
+        mine = places[by_batch[first:last]] - (stop - batch.num_rows)
+        parts.append(batch.take(pa.array(mine)))
+    keys, values = _joined(parts)
+    back = pa.array(by_batch.argsort())
+    return keys.take(back), values.take(back)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> tuple[pa.BinaryArray, pa.Array]:
+    keys, values = (pa.concat_arrays([batch.column(n) for batch in batches]) for n in range(2))
+    return keys, values

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from penstock.common.typeinfo import MapTypeInfo, TypeInformation
 from penstock.errors.base import short_repr
+from penstock.savepoint.key_columns import key_column
 from penstock.snapshots.writing.bad_values import NOT_OF_TYPE, BadValue
 from penstock.snapshots.writing.key_bytes import (
     KeyEncoder,
@@ -22,6 +22,7 @@ from penstock.snapshots.writing.key_bytes import (
     key_type_of,
     routed,
 )
+from penstock.snapshots.writing.last_accesses import with_last_accesses
 from penstock.snapshots.writing.targets import (
     ALIVE_SINCE,
     ENCODED_KEY,
@@ -37,13 +38,17 @@ from penstock.snapshots.writing.targets import (
 )
 from penstock.snapshots.writing.value_columns import ValueEncoder, value_type
 from penstock.snapshots.writing.wrapped_columns import unwrapped
-from penstock.state.registry.meta_info import LIST_STATE, MAP_STATE, TIMERS
-from penstock.state.ttl.timestamps import add_timestamps, with_timestamps
+from penstock.state.registry.meta_info import MAP_STATE, TIMERS
+from penstock.state.ttl.timestamps import add_timestamps
 from penstock.state.window_encoding import COUNT, GLOBAL, TIME
 from penstock.types.signature import parse_signature, type_signature
 
 _BIAS = np.uint64(1 << 63)
 _NULL = "it is null"
+_OTHER_KEY = (
+    "it is not the key in 'key_bytes', which is the one that is written: to give keys another type "
+    "or value use change_key"
+)
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,7 +122,7 @@ class RowEncoder:
             if self._map_keys is not None:
                 codes, bad[MAP_KEY] = self._map_keys.encode(self._column(batch, MAP_KEY))
                 stored = _joined(stored, codes)
-            values, bad[VALUE] = self._value_column(batch)
+            values = self._value_column(batch, bad)
         refused = sorted({one.row for found in bad.values() for one in found})
         if not refused:
             return Encoded(groups, stored, values, [])
@@ -132,8 +137,23 @@ class RowEncoder:
             encoded, bad[KEY] = self._keys.encode(self._column(batch, KEY))
             return encoded
         column = self._column(batch, ENCODED_KEY)
-        bad[ENCODED_KEY] = [BadValue(row, _NULL) for row in _nulls(column)]
-        return column.cast(pa.binary()).fill_null(b"")
+        encoded = column.cast(pa.binary())
+        nulls = _nulls(encoded)
+        bad[ENCODED_KEY] = [BadValue(row, _NULL) for row in nulls]
+        if KEY in self._columns and not nulls:
+            bad[KEY] = [BadValue(row, _OTHER_KEY) for row in self._other_keys(batch, encoded)]
+        return encoded.fill_null(b"")
+
+    def _other_keys(self, batch: pa.RecordBatch, encoded: pa.BinaryArray) -> list[int]:
+        """Return the rows whose key is not the stored one: a change that would have no effect."""
+        try:
+            texts = self._column(batch, KEY).cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return list(range(batch.num_rows))
+        shown = key_column(self._target.operator.key_type).to_arrow(encoded)
+        same = pc.fill_null(pc.equal(texts, shown), False)
+        rows: list[int] = np.flatnonzero(~same.to_numpy(zero_copy_only=False)).tolist()
+        return rows
 
     def _windows(
         self, batch: pa.RecordBatch, bad: dict[str, list[BadValue]]
@@ -184,25 +204,20 @@ class RowEncoder:
         entries = pc.binary_join_element_wise(group, pa.scalar(b"\x08"), times, rest, b"")
         return entries if windows is None else _joined(entries, windows)
 
-    def _value_column(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[BadValue]]:
+    def _value_column(self, batch: pa.RecordBatch, bad: dict[str, list[BadValue]]) -> pa.Array:
         assert self._values is not None
         column = self._column(batch, VALUE)
         if not self._are_stored:
-            return self._values.encode(column)
-        bodies, bad = self._values.stored(column)
+            values, bad[VALUE] = self._values.encode(column)
+            return values
+        bodies, bad[VALUE] = self._values.stored(column)
         kind, now = self._target.info.kind, int(time.time() * 1000)
-        if ALIVE_SINCE not in self._columns:
+        if ALIVE_SINCE in self._columns:
+            since = self._column(batch, ALIVE_SINCE)
+            stored, bad[ALIVE_SINCE] = with_last_accesses(bodies, since, kind, now)
+        else:
             stored = [b"" if b is None else add_timestamps(b, kind, now) for b in bodies]
-            return pa.array(stored, pa.binary()), bad
-        since = self._column(batch, ALIVE_SINCE)
-        stored = []
-        for row, (body, times) in enumerate(zip(bodies, _times(since, kind), strict=True)):
-            try:
-                stored.append(b"" if body is None else with_timestamps(times, body, kind))
-            except (TypeError, ValueError):
-                stored.append(b"")
-                bad.append(BadValue(row, "its last access is no time"))
-        return pa.array(stored, pa.binary()), bad
+        return pa.array(stored, pa.binary())
 
     def _column(self, batch: pa.RecordBatch, role: str) -> pa.Array:
         column = batch.column(self._columns[role])
@@ -258,15 +273,3 @@ def _nulls(column: pa.Array) -> list[int]:
 
 def _shown(column: pa.Array, row: int) -> str:
     return str(short_repr(column[row].as_py()))
-
-
-def _times(column: pa.Array, kind: str) -> list[Any]:
-    """Return the times of last access: one for a value, one for each element of a list."""
-    if kind == LIST_STATE:
-        found = column.to_pylist()
-        return [None if t is None else [_millis(one) for one in t] for t in found]
-    return [[None if t is None else _millis(t)] for t in column.to_pylist()]
-
-
-def _millis(value: Any) -> Any:
-    return value if isinstance(value, int) else int(value.timestamp() * 1000)

@@ -45,8 +45,12 @@ def split_timestamps(data: bytes, kind: str) -> tuple[Sequence[int], bytes]:
 
 def add_timestamps(body: bytes, kind: str, timestamp: int) -> bytes:
     """Return what a state without a time-to-live stored as if it was all written at one time."""
-    count = len(_elements(body)) if kind == LIST_STATE else 1
-    return with_timestamps([timestamp] * count, body, kind)
+    return with_timestamps([timestamp] * count_of(body, kind), body, kind)
+
+
+def count_of(body: bytes, kind: str) -> int:
+    """Return how many timestamps belong to what a state without a time-to-live stored."""
+    return len(_elements(body)) if kind == LIST_STATE else 1
 
 
 def prune_of(kind: str) -> Prune:

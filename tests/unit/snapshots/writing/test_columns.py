@@ -16,6 +16,7 @@ from penstock.common.row import Row
 from penstock.common.time import Instant
 from penstock.common.typeinfo import TypeInformation
 from penstock.savepoint.columns import value_column
+from penstock.snapshots.writing import blocks as blocks_module
 from penstock.snapshots.writing.blocks import BlockBuilder, sorted_entries
 from penstock.snapshots.writing.key_bytes import KeyEncoder, groups_of, routed
 from penstock.snapshots.writing.value_columns import ValueEncoder
@@ -133,3 +134,25 @@ def test_blocks_of_a_subtask_have_its_entries_in_order(texts: list[str], paralle
             found += zip(keys.to_pylist(), values.to_pylist(), strict=True)
     assert found == sorted(found)
     assert sorted(text for _, text in found) == sorted(texts)
+
+
+@pytest.mark.parametrize("most", [1, 40, 1 << 30])
+def test_a_band_that_is_too_large_for_one_array_is_sorted_in_pieces(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(blocks_module, "_BYTES_IN_ARRAY", most)
+    schema = blocks_module.block_schema(pa.list_(pa.string()))
+    numbers = [(7 * n) % 50 for n in range(50)]
+    made = []
+    for start in range(0, 50, 10):
+        part = numbers[start : start + 10]
+        columns = [
+            pa.array([b"%02d" % n for n in part], pa.binary()),
+            pa.array([[str(n)] * (n % 3) for n in part], pa.list_(pa.string())),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        made.append((3, batch.serialize()))
+    pieces = list(sorted_entries(made, pa.list_(pa.string())))
+    assert (len(pieces) > 1) == (most < 1 << 30)
+    found = [pair for k, v in pieces for pair in zip(k.to_pylist(), v.to_pylist(), strict=True)]
+    assert found == [(b"%02d" % n, [str(n)] * (n % 3)) for n in range(50)]

@@ -52,6 +52,8 @@ class OperatorDraft:
     operator_state: list[bytes] | None = None
     """Operator state that stays as it is; None if `lists` counts."""
     source: SourceState | None = None
+    has_new_positions: bool = False
+    """Whether a source does not continue where it was."""
     sink: SinkState | None = None
     old: OperatorSnapshot | None = None
     """What it was in the base."""
@@ -66,12 +68,15 @@ class OperatorDraft:
     def keeps_files(self) -> bool:
         """Whether files of a savepoint can be copied: uid and key groups are the same."""
         old = self.old
-        return old is not None and bool(old.savepoint) and old.uid == self.uid
+        is_same = old is not None and bool(old.savepoint) and old.uid == self.uid
+        return is_same and self.keeps_key_groups
 
     @property
     def keeps_key_groups(self) -> bool:
-        """Whether keys stay in their key groups."""
-        return self.old is not None and self.old.max_parallelism == self.max_parallelism
+        """Whether keys stay in their key groups and subtasks."""
+        old = self.old
+        now = self.max_parallelism, self.parallelism
+        return old is not None and (old.max_parallelism, old.parallelism) == now
 
     @property
     def has_pending_output(self) -> bool:

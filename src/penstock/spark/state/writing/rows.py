@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, StateDescriptor
@@ -23,6 +24,7 @@ _KEY_COLUMNS = ("key", "key_bytes", "window_start", "window_end", "window")
 _POSITION = "list_position"
 _ELEMENT = "list_element"
 _WHOLE_MAP = "map_value"
+_SINCE = "alive_since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ def keyed_state(descriptor: StateDescriptor, frame: DataFrame) -> KeyedRows:
     Columns are `key` and `value`; of a list state `list_value`, or a row per element with
     `list_element` and `list_position`; of a map state `user_map_key` and `user_map_value`, or a
     whole map as `map_value`. An accumulator is the value of an aggregating state. With a
-    time-to-live, `alive_since` says when a value was last written; by default now.
+    time-to-live, `alive_since` says when a value was last written; by default now. Of whole lists
+    and maps it is an array with a time for each element or entry, or one time for all.
     """
     return rows_of_state(descriptor.name, info_of(descriptor), frame)
 
@@ -115,15 +118,29 @@ def rows_of_state(name: str, info: StateMetaInfo, frame: DataFrame) -> KeyedRows
     """Return the rows of a state, with lists whole and maps entry by entry."""
     columns = frame.columns
     if info.kind == LIST_STATE and _ELEMENT in columns and _LIST_COLUMNS[0] not in columns:
-        frame = _with_whole_lists(frame)
+        frame = _with_whole_lists(frame, expires=info.ttl is not None)
     elif info.kind == MAP_STATE and _WHOLE_MAP in columns and "user_map_key" not in columns:
-        others = [name for name in _KEY_COLUMNS if name in columns]
-        entries = F.explode(_WHOLE_MAP).alias("user_map_key", "user_map_value")
-        frame = frame.select(*others, entries)
+        frame = _with_entries(frame, expires=info.ttl is not None)
     return KeyedRows(name, info, frame)
 
 
-def _with_whole_lists(frame: DataFrame) -> DataFrame:
+def _with_entries(frame: DataFrame, *, expires: bool) -> DataFrame:
+    """Return a row for each entry of maps, with its own last access."""
+    keys = [name for name in _KEY_COLUMNS if name in frame.columns]
+    entries = F.posexplode(_WHOLE_MAP).alias("at", "user_map_key", "user_map_value")
+    if not expires or _SINCE not in frame.columns:
+        return frame.select(*keys, entries).drop("at")
+    since = F.col(_SINCE)
+    one, count = since, F.size(_WHOLE_MAP).alias("count")
+    if isinstance(frame.schema[_SINCE].dataType, ArrayType):
+        # Without a last access for each entry there is none: that is a problem, not now.
+        fits = since.isNull() | (F.size(since) == F.col("count"))
+        one = F.when(fits, F.array(F.get(since, F.col("at")))).otherwise(F.slice(since, 1, 0))
+    numbered = frame.select(*keys, since, count, entries)
+    return numbered.select(*keys, "user_map_key", "user_map_value", one.alias(_SINCE))
+
+
+def _with_whole_lists(frame: DataFrame, *, expires: bool) -> DataFrame:
     """Collect the elements of each list, in the order of their positions."""
     if _POSITION not in frame.columns:
         message = (
@@ -132,9 +149,12 @@ def _with_whole_lists(frame: DataFrame) -> DataFrame:
         )
         raise ValueError(message)
     keys = [name for name in _KEY_COLUMNS if name in frame.columns]
-    numbered = F.struct(F.col(_POSITION).alias("at"), F.col(_ELEMENT).alias("element"))
+    parts = {_LIST_COLUMNS[0]: _ELEMENT}
+    if expires and _SINCE in frame.columns:
+        parts[_SINCE] = _SINCE
+    numbered = [F.col(_POSITION).alias("at"), *(F.col(n).alias(to) for to, n in parts.items())]
     collected = F.array_sort(
-        F.collect_list(numbered),
+        F.collect_list(F.struct(*numbered)),
         lambda one, other: (
             F.when(one["at"] < other["at"], -1).when(one["at"] > other["at"], 1).otherwise(0)
         ),
@@ -142,7 +162,7 @@ def _with_whole_lists(frame: DataFrame) -> DataFrame:
     return (
         frame.groupBy(*keys)
         .agg(collected.alias("numbered"))
-        .select(*keys, F.transform("numbered", lambda one: one["element"]).alias(_LIST_COLUMNS[0]))
+        .select(*keys, *(F.col("numbered")[name].alias(name) for name in parts))
     )
 
 

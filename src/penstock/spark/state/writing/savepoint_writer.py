@@ -45,6 +45,8 @@ from penstock.types.signature import PICKLED, type_signature
 
 Transform = Callable[[DataFrame], DataFrame]
 
+_KEY_BYTES = "key_bytes"
+
 
 class SavepointWriter:
     """Puts a savepoint together, checks it and writes it, from which a job then starts.
@@ -212,7 +214,7 @@ class SavepointWriter:
         changed: dict[str, Keyed] = {}
         for name, keyed in draft.keyed.items():
             frame = function(name, self._frame(draft, keyed))
-            changed[name] = rows_of_state(name, keyed.info, frame.drop("key_bytes"))
+            changed[name] = rows_of_state(name, keyed.info, frame.drop(_KEY_BYTES))
         draft.keyed, draft.key_type = changed, type_signature(key_type)
         return self._did(f"keys of {uid!r} changed to {draft.key_type}")
 
@@ -271,7 +273,16 @@ class SavepointWriter:
             info, new = info_of(descriptor, info.windows), descriptor.name
             if new != name and new in draft.keyed:
                 return self._problem(uid, "there is a state with this name already", new)
-        rows = rows_of_state(new, info, function(self._frame(draft, keyed)))
+        before = self._frame(draft, keyed)
+        after = function(before)
+        if _KEY_BYTES in before.columns and _KEY_BYTES not in after.columns:
+            return self._problem(
+                uid,
+                f"its keys have no declared type: keep the column {_KEY_BYTES!r}, or give them a "
+                "type with change_key",
+                name,
+            )
+        rows = rows_of_state(new, info, after)
         draft.keyed = {
             (new if one == name else one): (rows if one == name else kept)
             for one, kept in draft.keyed.items()
@@ -294,6 +305,9 @@ class SavepointWriter:
 
         They are in a dict, or in the columns `split` and `position` of a DataFrame. A Kafka
         source's splits are `<topic>-<partition>`, and the position is the next offset.
+
+        The watermarks of the source and of what is downstream of it start from the beginning:
+        otherwise all that it reads again would be late.
         """
         if isinstance(positions, DataFrame):
             rows = positions.select("split", "position").collect()
@@ -309,6 +323,7 @@ class SavepointWriter:
         if enumerator_state is None:
             enumerator_state = b"" if draft.source is None else draft.source.enumerator_state
         draft.source = SourceState(dict(positions), finished, enumerator_state)
+        draft.has_new_positions = True
         return self._did(f"positions of {uid!r} set")
 
     # -- the end ----------------------------------------------------------------------------

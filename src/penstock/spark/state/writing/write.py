@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ from penstock.snapshots.writing.new_savepoint import (
     stats_of,
     writing_to,
 )
+from penstock.snapshots.writing.reset_watermarks import after_positions_of, without_watermarks
 from penstock.snapshots.writing.row_encoder import Problem
 from penstock.snapshots.writing.targets import StateTarget
 from penstock.spark.state.writing.drafts import CarriedState, OperatorDraft, chosen_columns
@@ -53,7 +54,8 @@ def write_savepoint(
         CorruptStateError: a file of the base, or one that was written, is damaged.
     """
     with writing_to(savepoint):
-        writer = _Writer(WriteJobs(spark, savepoint, unique_name()), savepoint, base)
+        jobs = WriteJobs(spark, savepoint, unique_name())
+        writer = _Writer(jobs, savepoint, base, _reset(drafts, base))
         try:
             written = [writer.operator(draft) for draft in drafts]
             if writer.problems:
@@ -71,9 +73,25 @@ def write_savepoint(
         complete(savepoint, operators, base, origins)
 
 
+def _reset(drafts: Sequence[OperatorDraft], base: BaseSnapshot | None) -> set[str]:
+    """Return the operators of the base whose watermarks start from the beginning."""
+    if base is None:
+        return set()
+    moved = [draft for draft in drafts if draft.has_new_positions]
+    sources = {draft.uid if draft.old is None else draft.old.uid for draft in moved}
+    return after_positions_of(sources, base.metadata.operators)
+
+
 class _Writer:
-    def __init__(self, jobs: WriteJobs, savepoint: Location, base: BaseSnapshot | None) -> None:
+    def __init__(
+        self,
+        jobs: WriteJobs,
+        savepoint: Location,
+        base: BaseSnapshot | None,
+        reset: Collection[str],
+    ) -> None:
         self._jobs = jobs
+        self._reset = reset
         self._savepoint = savepoint
         self._base = base
         self.problems: list[Problem] = []
@@ -160,6 +178,9 @@ class _Writer:
     ) -> OperatorSnapshot:
         old = draft.old
         time = OperatorTime() if old is None else old.time
+        ended = old is not None and old.ended
+        if old is not None and old.uid in self._reset:
+            time, ended = without_watermarks(time), False
         event = _first_time(draft, EVENT_TIMERS, first_times, time.next_event_timer)
         processing = _first_time(draft, PROCESSING_TIMERS, first_times, time.next_processing_timer)
         time = replace(time, next_event_timer=event, next_processing_timer=processing)
@@ -174,7 +195,7 @@ class _Writer:
             operator_state=draft.encoded_lists(),
             source=source,
             sink=draft.sink,
-            ended=old is not None and old.ended,
+            ended=ended,
             stats=stats_of(files, draft.parallelism),
             savepoint=files,
             time=time,
