@@ -102,7 +102,7 @@ FIELDS: dict[Any, str] = {
     journal._Body: "entry crc",
     journal_entries.AttemptStarted: (
         "attempt time host pid restored restored_path given_path fresh life work_dirs "
-        "restored_crc claims"
+        "restored_crc claims left_out"
     ),
     journal_entries.StartFailed: "attempt time",
     journal_entries.CheckpointIdsReserved: "attempt upto time",
@@ -118,7 +118,8 @@ FIELDS: dict[Any, str] = {
     journal_entries.BeforeStart: "restorable ended fallen_back claimed",
     journal_entries.JournalState: (
         "tail attempts_so_far attempts highest_id completed restorable commits_started "
-        "commits_done committed committed_crc fallen_back claimed named ended before_start"
+        "commits_done committed committed_crc committed_crc_without left_out fallen_back claimed "
+        "named ended before_start"
     ),
     journal_entries.Summary: "attempt time state",
     metadata.CommittableState: "checkpoint data",

@@ -343,10 +343,10 @@ def test_a_marker_beside_the_savepoint_tells_that_its_output_is_committed(
 ) -> None:
     job = JobDir(tmp_path, JobKey("new"))
     meta = read_savepoint_metadata(savepoint)
-    assert recorded_as_committed(job, savepoint, meta, 5) == 0
+    assert recorded_as_committed(job, savepoint, meta, 5).upto == 0
     mark_committed(savepoint, 5)
-    assert recorded_as_committed(job, savepoint, meta, 5) == meta.checkpoint
-    assert recorded_as_committed(job, savepoint, meta, 6) == 0
+    assert recorded_as_committed(job, savepoint, meta, 5).upto == meta.checkpoint
+    assert recorded_as_committed(job, savepoint, meta, 6).upto == 0
     mark_committed(place / "deleted", 5)
     assert paths_in(place / "deleted") == []
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.checkpoint.settings import Guarantee
+from penstock.checkpoint.storage.committed_output import CommittedOutput
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir, checkpoint_dir_name
 from penstock.checkpoint.storage.journal_entries import JournalState
 from penstock.checkpoint.storage.metadata import CheckpointMetadata, files_of
@@ -28,8 +29,8 @@ class RestoreCandidate:
     """Its id, if it is a checkpoint of this job; None for any other snapshot."""
     crc: int | None = None
     commits_started: bool = False
-    committed_upto: int = 0
-    """The checkpoint id up to which sinks have committed what it holds."""
+    committed: CommittedOutput = field(default_factory=CommittedOutput)
+    """What sinks have committed of what it holds."""
 
 
 def restore_candidates(
@@ -48,7 +49,7 @@ def restore_candidates(
             CheckpointId(c.checkpoint),
             c.metadata_crc,
             c.checkpoint in state.commits_started,
-            state.committed_upto(c.attempt),
+            state.committed_output(c.attempt),
         )
         for c in reversed(state.restorable)
     ]

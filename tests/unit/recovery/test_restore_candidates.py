@@ -136,9 +136,9 @@ def test_candidates_know_whether_their_checkpoint_is_committed() -> None:
     committed = CommitsStarted(1, "a1", 1.0), CommitsDone(1, "a1", 1.0)
     died = state(started(), completed(1), *committed, completed(2), CommitsStarted(2, "a1", 1.0))
     found = restore_candidates(died, given=None, fresh=False, restarting=False)
-    assert [(o.checkpoint, o.committed_upto) for o in found] == [(2, 1), (1, 1)]
+    assert [(o.checkpoint, o.committed.upto) for o in found] == [(2, 1), (1, 1)]
     given = restore_candidates(died, given=Path("/jobs/count/chk-1"), fresh=False, restarting=False)
-    assert [o.committed_upto for o in given] == [0]
+    assert [o.committed.upto for o in given] == [0]
 
 
 def test_commits_of_another_attempt_make_no_savepoint_the_jobs_own() -> None:

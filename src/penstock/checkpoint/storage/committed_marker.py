@@ -9,7 +9,10 @@ both, the output is committed again, which changes nothing as long as the output
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
+from functools import reduce
 
+from penstock.checkpoint.storage.committed_output import CommittedOutput
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.metadata import JOB_DIRECTORY, CheckpointMetadata
@@ -32,30 +35,33 @@ def mark_committed(directory: Location, metadata_crc: int) -> None:
 
 def recorded_as_committed(
     job_dir: JobDir, directory: Location, metadata: CheckpointMetadata, metadata_crc: int
-) -> int:
-    """Return up to which checkpoint id the output in a snapshot is committed, 0 if unknown.
+) -> CommittedOutput:
+    """Return what is recorded as committed of the output in a snapshot that is not `job_dir`'s own.
 
-    That is in its marker or its job's journal. The checksum identifies the snapshot: ids and paths
-    may be those of another job's.
+    That is in its marker, in its job's journal, or in that of `job_dir`, which may have been
+    started from it. The checksum identifies the snapshot: ids and paths may be those of another
+    job's.
     """
     if _is_marked(directory, metadata_crc):
-        return metadata.checkpoint
+        return CommittedOutput(metadata.checkpoint)
+    places = {job_dir.path}
     if metadata.kind != "savepoint":
-        return _in_journal(directory.parent, metadata.checkpoint, metadata_crc)
+        places.add(directory.parent)
+        return _in_journals(places, metadata.checkpoint, metadata_crc)
     inherited = directory.options if isinstance(directory, StorageUrl) else {}
     options = {**inherited, **job_dir.options} or None
-    places = {job_dir.path}
     if JOB_DIRECTORY in metadata.properties:
         places.add(below(job_dir.path, metadata.properties[JOB_DIRECTORY], options))
-    found = [_in_journal(place, metadata.checkpoint, metadata_crc) for place in places]
-    # What is pending in a changed copy of a snapshot may be committed by the job of the original.
+    found = _in_journals(places, metadata.checkpoint, metadata_crc)
+    # What is pending in a changed copy of a snapshot may be committed by the job of the original,
+    # or by one that was started from the original.
     for origin in origins_of(metadata):
         if origin.crc and origin.checkpoint == metadata.checkpoint:
             original = below(directory, origin.path, options)
             if _is_marked(original, origin.crc):
-                return metadata.checkpoint
-            found += [_in_journal(place, origin.checkpoint, origin.crc) for place in places]
-    return max(found)
+                return CommittedOutput(metadata.checkpoint)
+            found = found.merged(_in_journals(places, origin.checkpoint, origin.crc))
+    return found
 
 
 def _is_marked(directory: Location, metadata_crc: int) -> bool:
@@ -64,16 +70,24 @@ def _is_marked(directory: Location, metadata_crc: int) -> bool:
     return False
 
 
-def _in_journal(job_directory: Location, checkpoint: int, metadata_crc: int) -> int:
+def _in_journals(
+    job_directories: Iterable[Location], checkpoint: int, metadata_crc: int
+) -> CommittedOutput:
+    found = (_in_journal(place, checkpoint, metadata_crc) for place in job_directories)
+    return reduce(CommittedOutput.merged, found, CommittedOutput())
+
+
+def _in_journal(job_directory: Location, checkpoint: int, metadata_crc: int) -> CommittedOutput:
     job = JobDir(job_directory.parent, JobKey(job_directory.name))
     try:
         state = Journal(job.storage, job.key).state()
     except (OSError, PenstockError):
-        return 0  # nothing is known
+        return CommittedOutput()  # nothing is known
+    by_later_start = state.committed_foreign(checkpoint, metadata_crc)
     found = state.find(checkpoint)
     if found is None or found.metadata_crc != metadata_crc:
-        return 0
-    return state.committed_upto(found.attempt)
+        return by_later_start
+    return state.committed_output(found.attempt).merged(by_later_start)
 
 
 def _marker(metadata_crc: int) -> bytes:

@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 from msgspec import Struct, field
 
+from penstock.checkpoint.storage.committed_output import CommittedOutput
 from penstock.common.job_status import JobStatus
 from penstock.ids import AttemptId
 
@@ -42,6 +43,8 @@ class AttemptStarted(Struct, frozen=True, tag=True):
     """The checksum of the metadata of the snapshot it starts from."""
     claims: bool = False
     """Whether the job owns that snapshot, and deletes it when it has a checkpoint of its own."""
+    left_out: list[str] = []
+    """Uids of sinks with pending output in that snapshot that the program no longer has."""
 
 
 class StartFailed(Struct, frozen=True, tag=True):
@@ -90,7 +93,10 @@ class CommitsStarted(_OfCheckpoint, frozen=True):
 
 
 class CommitsDone(_OfCheckpoint, frozen=True):
-    """Sinks have committed everything up to a checkpoint."""
+    """Sinks have committed everything up to a checkpoint.
+
+    If that is the one that the attempt was started from: except for the sinks that it left out.
+    """
 
 
 class CheckpointDiscarded(_OfCheckpoint, frozen=True):
@@ -211,6 +217,7 @@ class JournalState(Struct, frozen=True):
     commits_started: frozenset[int] = frozenset()
     """Of snapshots in `completed`, and of the newest one that was discarded or not owned."""
     commits_done: frozenset[int] = frozenset()
+    """Not those with output of sinks that were left out."""
     committed: dict[str, int] = {}
     """By attempt, the highest id of the snapshots it took whose commits are done.
 
@@ -220,6 +227,13 @@ class JournalState(Struct, frozen=True):
     """
     committed_crc: int | None = None
     """Identifies the last snapshot that was not the job's own and whose output it has committed."""
+    committed_crc_without: tuple[str, ...] = ()
+    """Uids of sinks whose output in that snapshot was left out."""
+    left_out: dict[str, dict[str, int]] = {}
+    """Exceptions from `committed`, by attempt and uid: sinks that were left out since then.
+
+    The ids up to which their output is committed. It is pending until a program has them again.
+    """
     fallen_back: CompletedEntries = ()
     """Checkpoints that the job fell back from, to be discarded with its next checkpoint."""
     claimed: ClaimedSnapshot | None = None
@@ -259,11 +273,22 @@ class JournalState(Struct, frozen=True):
     def committed_upto(self, attempt: str) -> int:
         """Return the highest checkpoint id up to which all output of an attempt is committed.
 
-        Only what the attempt itself prepared is meant, whichever attempt has committed it.
+        Only what the attempt itself prepared is meant, whichever attempt has committed it. Sinks
+        that were left out are those in `left_out`.
         """
         done = (c.checkpoint for c in self.completed if c.attempt == attempt)
         retained = max((n for n in done if n in self.commits_done), default=0)
         return max(retained, self.committed.get(attempt, 0))
+
+    def committed_output(self, attempt: str) -> CommittedOutput:
+        """Return what is committed of the output of an attempt."""
+        return CommittedOutput(self.committed_upto(attempt), self.left_out.get(attempt, {}))
+
+    def committed_foreign(self, checkpoint: int, metadata_crc: int) -> CommittedOutput:
+        """Return what this job has committed of a snapshot that is not its own."""
+        if self.committed_crc != metadata_crc:
+            return CommittedOutput()
+        return CommittedOutput(checkpoint, dict.fromkeys(self.committed_crc_without, 0))
 
     @property
     def is_over(self) -> bool:

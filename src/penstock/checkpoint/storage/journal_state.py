@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import reduce
 from posixpath import normpath
+from typing import Any
 
 from msgspec import structs
 
@@ -102,9 +103,10 @@ def after(state: JournalState, index: int, entry: JournalEntry) -> JournalState:
         case CommitsDone():
             state = structs.replace(
                 state,
-                commits_done=state.commits_done | _committed_ids(state, entry),
+                commits_done=_commits_done(state, entry),
                 committed=_committed(state, entry),
-                committed_crc=_committed_crc(state, entry),
+                left_out=_left_out(state, entry),
+                **_committed_foreign(state, entry),
             )
         case JobEnded():
             state = structs.replace(state, ended=entry, before_start=None)
@@ -187,6 +189,30 @@ def _committed_ids(state: JournalState, commits: CommitsStarted | CommitsDone) -
     }
 
 
+def _commits_done(state: JournalState, done: CommitsDone) -> frozenset[int]:
+    found = _own(state, done)
+    if found is not None and found.attempt in _left_out(state, done):
+        return state.commits_done
+    return state.commits_done | _committed_ids(state, done)
+
+
+def _left_out(state: JournalState, done: CommitsDone) -> dict[str, dict[str, int]]:
+    found, last = _own(state, done), state.last_attempt
+    if found is None or last is None:
+        return state.left_out
+    is_restored = found.attempt != done.attempt
+    missing = last.left_out if is_restored else ()
+    before = state.committed_output(found.attempt)
+    upto = max(before.upto, done.checkpoint)
+    levels = {
+        **{uid: max(n, done.checkpoint) for uid, n in before.left_out.items()},
+        **{uid: before.upto_of(uid) for uid in missing},
+    }
+    left = {uid: n for uid, n in levels.items() if n < upto}
+    others = {a: uids for a, uids in state.left_out.items() if a != found.attempt}
+    return {**others, found.attempt: left} if left else others
+
+
 def _committed(state: JournalState, done: CommitsDone) -> dict[str, int]:
     found = _own(state, done)
     if found is not None:
@@ -201,12 +227,14 @@ def _committed(state: JournalState, done: CommitsDone) -> dict[str, int]:
     return {**state.committed, attempt: highest}
 
 
-def _committed_crc(state: JournalState, done: CommitsDone) -> int | None:
+def _committed_foreign(state: JournalState, done: CommitsDone) -> dict[str, Any]:
     last = state.last_attempt
     if _own(state, done) is not None or last is None or last.restored is not None:
-        return state.committed_crc
+        return {}
+    if last.restored_crc is None:
+        return {}
     # Before anything else, the attempt has committed what it was started from.
-    return state.committed_crc if last.restored_crc is None else last.restored_crc
+    return {"committed_crc": last.restored_crc, "committed_crc_without": tuple(last.left_out)}
 
 
 def _own(
@@ -243,4 +271,5 @@ def _forget_commits(state: JournalState) -> JournalState:
         commits_started=state.commits_started & known,
         commits_done=state.commits_done & known,
         committed={a: n for a, n in state.committed.items() if a in attempts},
+        left_out={a: uids for a, uids in state.left_out.items() if a in attempts},
     )

@@ -179,7 +179,7 @@ class AttemptStarter:
 
     def _read(self, candidate: RestoreCandidate, state: JournalState, start: _Start) -> Snapshot:
         with _detecting_damage():
-            snapshot = read_snapshot(self._dir, candidate, state.committed_crc)
+            snapshot = read_snapshot(self._dir, candidate)
             if not snapshot.is_own and not start.restarting:
                 # From here on the job ignores its own checkpoints: this one must be intact.
                 verify_snapshot(snapshot)
@@ -253,6 +253,7 @@ class AttemptStarter:
                 work_dirs=[str(context.work_dir), str(context.local_dir.resolve())],
                 restored_crc=None if snapshot is None else snapshot.crc,
                 claims=restored is None and self._claims(path, state),
+                left_out=[] if snapshot is None else _left_out(context.plan, snapshot),
             )
         )
         reach(CrashPoint.RECOVERY_ATTEMPT_WON)
@@ -375,6 +376,13 @@ class AttemptStarter:
             self._store.discard_claimed(claimed)
         except (OSError, PenstockError) as error:
             logger.warning("Claimed snapshot %s cannot be deleted: %s", claimed.path, error)
+
+
+def _left_out(plan: Plan, snapshot: Snapshot) -> list[str]:
+    """Return the uids of sinks with pending output that a program no longer has."""
+    uids = {node.uid for stage in plan.stages for node in stage.nodes}
+    operators = snapshot.metadata.operators
+    return [o.uid for o in operators if o.uid not in uids and snapshot.committed.pending(o)]
 
 
 class _DamagedSnapshotError(Exception):

@@ -149,10 +149,7 @@ class AttemptSinks:
         Those that the journal says are committed are not committed again: the external system may
         no longer remember them, and would report them as lost.
         """
-        restored = self._context.restored
-        state = restored.sinks.get(node.uid)
-        committables = [] if state is None else state.committables
-        return [c for c in committables if c.checkpoint > restored.committed_upto]
+        return list(self._context.restored.pending.get(node.uid, ()))
 
     def _sweep(
         self, referenced: Mapping[str, Sequence[bytes]] | None, restored: Mapping[str, SinkState]

@@ -164,7 +164,10 @@ class RetainedSnapshots:
         return frozenset([*map(CheckpointId, state.named), *(c for c in named if c is not None)])
 
     def uncommitted(self) -> tuple[int, int] | None:
-        """Return the newest checkpoint and its number of uncommitted committables, None if none."""
+        """Return the newest checkpoint and its number of uncommitted committables, None if none.
+
+        Not those of sinks that the program has left out: the user has dropped them.
+        """
         state = self._journal.state()
         newest = state.restorable[-1] if state.restorable else None
         if newest is None or newest.checkpoint in state.commits_done:
@@ -173,9 +176,9 @@ class RetainedSnapshots:
             operators = self._metadata(newest).operators
         except (OSError, CorruptMetadataError):
             return newest.checkpoint, 0
-        upto = state.committed_upto(newest.attempt)
-        sinks = [o.sink for o in operators if o.sink is not None]
-        count = sum(c.checkpoint > upto for sink in sinks for c in sink.committables)
+        committed, last = state.committed_output(newest.attempt), state.last_attempt
+        dropped = () if last is None else last.left_out
+        count = sum(len(committed.pending(o)) for o in operators if o.uid not in dropped)
         return (newest.checkpoint, count) if count else None
 
     def referenced_by_sinks(

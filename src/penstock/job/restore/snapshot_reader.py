@@ -10,6 +10,7 @@ from functools import partial
 
 from penstock.checkpoint.barriers.channel_state_files import in_flight_checks
 from penstock.checkpoint.storage.committed_marker import recorded_as_committed
+from penstock.checkpoint.storage.committed_output import CommittedOutput
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir, resolved
 from penstock.checkpoint.storage.metadata import (
     JOB_INSTANCE,
@@ -38,8 +39,8 @@ class Snapshot:
     path: Location
     is_own: bool
     """Whether its files belong to this job, which continues to use them."""
-    committed_upto: int = 0
-    """The checkpoint id up to which it is recorded that sinks have committed what it holds."""
+    committed: CommittedOutput = field(default_factory=CommittedOutput)
+    """What is recorded as committed of the output that it holds."""
     crc: int = 0
     """The checksum of its metadata file."""
     in_flight: Mapping[ChannelId, ChannelState] = field(default_factory=dict)
@@ -53,12 +54,8 @@ class Snapshot:
         return self.path.parent / "shared"
 
 
-def read_snapshot(
-    job_dir: JobDir, candidate: RestoreCandidate, committed_crc: int | None = None
-) -> Snapshot:
+def read_snapshot(job_dir: JobDir, candidate: RestoreCandidate) -> Snapshot:
     """Read the metadata of a snapshot.
-
-    `committed_crc` is that of a snapshot whose output this job has committed, see `JournalState`.
 
     Raises:
         NotASavepointError: the path that the user named is not a snapshot.
@@ -78,11 +75,9 @@ def read_snapshot(
     if candidate.crc is not None and crc != candidate.crc:
         raise CorruptMetadataError(str(file), "it is not the file that the journal names")
     if candidate.checkpoint is not None:
-        return Snapshot(metadata, path, True, candidate.committed_upto, crc)
-    if crc == committed_crc:
-        return Snapshot(metadata, path, False, metadata.checkpoint, crc)
-    committed_upto = recorded_as_committed(job_dir, path, metadata, crc)
-    return Snapshot(metadata, path, False, committed_upto, crc)
+        return Snapshot(metadata, path, True, candidate.committed, crc)
+    committed = recorded_as_committed(job_dir, path, metadata, crc)
+    return Snapshot(metadata, path, False, committed, crc)
 
 
 def is_of_this_job(job_dir: JobDir, snapshot: Snapshot) -> bool:

@@ -56,8 +56,8 @@ class RestoredJob:
 
     checkpoint: CheckpointId = NO_BARRIER
     """The snapshot it was restored from, 0 if none."""
-    committed_upto: int = 0
-    """The checkpoint id up to which it is known that sinks have committed what it holds."""
+    pending: Mapping[str, Sequence[metadata.CommittableState]] = field(default_factory=dict)
+    """By sink uid: the committables that may not be committed yet."""
     stages: Mapping[StageId, RestoredStage] = field(default_factory=dict)
     sources: Mapping[str, metadata.SourceState] = field(default_factory=dict)
     sinks: Mapping[str, metadata.SinkState] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class StateRestorer:
         operators = {o.uid: o for o in snapshot.metadata.operators}
         return RestoredJob(
             checkpoint=CheckpointId(snapshot.metadata.checkpoint),
-            committed_upto=snapshot.committed_upto,
+            pending={o.uid: snapshot.committed.pending(o) for o in operators.values()},
             stages={s.id: self._stage(s, snapshot, operators) for s in self.plan.stages},
             sources={
                 o.uid: _source(

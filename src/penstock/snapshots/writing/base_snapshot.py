@@ -13,6 +13,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from penstock.checkpoint.storage.committed_marker import recorded_as_committed
+from penstock.checkpoint.storage.committed_output import CommittedOutput
 from penstock.checkpoint.storage.job_dir import METADATA, JobDir
 from penstock.checkpoint.storage.metadata import (
     JOB_DIRECTORY,
@@ -41,8 +42,8 @@ class BaseSnapshot:
     """The checksum of its metadata."""
     job_directory: str
     """The directory of its job, empty if unknown."""
-    committed_upto: int
-    """The checkpoint id up to which it is recorded that sinks have committed what it holds."""
+    committed: CommittedOutput
+    """What is recorded as committed of the output that it holds."""
     released: threading.Event
     """Set when it is not read any more."""
 
@@ -63,8 +64,7 @@ class BaseSnapshot:
         """
         if operator.sink is None:
             return None
-        pending = [c for c in operator.sink.committables if c.checkpoint > self.committed_upto]
-        return replace(operator.sink, committables=pending)
+        return replace(operator.sink, committables=self.committed.pending(operator))
 
     def origins(self, operations: Sequence[str]) -> list[Origin]:
         """Return the origins of a savepoint that is made of it with some operations."""

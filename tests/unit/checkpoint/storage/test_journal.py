@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.checkpoint.storage.committed_output import CommittedOutput
 from penstock.checkpoint.storage.journal import Journal
 from penstock.checkpoint.storage.journal_entries import (
     AttemptStarted,
@@ -24,11 +25,12 @@ from penstock.checkpoint.storage.journal_entries import (
     DriverProcess,
     JobEnded,
     JournalEntry,
+    JournalState,
     ResultClean,
     StartFailed,
     Summary,
 )
-from penstock.checkpoint.storage.journal_state import journal_state
+from penstock.checkpoint.storage.journal_state import after, journal_state
 from penstock.common.job_status import JobStatus
 from penstock.crash_points import CrashPoint, arm, disarm
 from penstock.errors import CorruptJournalError, FencedError
@@ -655,6 +657,61 @@ def test_commits_of_another_jobs_snapshot_say_nothing_about_own_checkpoints() ->
         completed(10),
     ]
     assert journal_state(enumerate(foreign, 1)).committed_upto("a1") == 0
+
+
+def read_back(state: JournalState) -> JournalState:
+    summary = msgspec.json.encode(Summary("a1", 1.0, state))
+    return msgspec.json.decode(summary, type=Summary).state
+
+
+def test_output_of_a_sink_that_was_left_out_is_pending_until_a_start_commits_it() -> None:
+    entries: list[JournalEntry] = [
+        started(),
+        completed(5),
+        *commits(5, "a1"),
+        completed(6),
+        started("a2", 6, restored_path="/jobs/j/chk-6", left_out=["b"]),
+        *commits(6, "a2"),
+    ]
+    state = read_back(journal_state(enumerate(entries, 1)))
+    left_out = state.committed_output("a1")
+    assert [left_out.upto_of(uid) for uid in ("a", "b")] == [6, 5]
+    assert state.commits_started == {5, 6}
+    assert state.commits_done == {5}
+    own = state_after(state, completed(7, "a2"), *commits(7, "a2"))
+    assert own.committed_output("a2") == CommittedOutput(7)
+    assert own.committed_output("a1") == left_out
+    again = state_after(state, started("a3", 6, restored_path="/jobs/j/chk-6"), *commits(6, "a3"))
+    assert again.committed_output("a1") == CommittedOutput(6)
+    assert again.commits_done == {5, 6}
+    forgotten = state_after(own, *(CheckpointDiscarded(n, "a2", 1.0) for n in (5, 6)))
+    assert forgotten.left_out == {}
+
+
+def test_output_of_a_sink_that_was_left_out_of_a_foreign_snapshot_is_pending() -> None:
+    foreign = started(restored_path="/other", restored_crc=42, left_out=["b"])
+    state = read_back(state_after(JournalState(), foreign, *commits(9, "a1")))
+    committed = state.committed_foreign(9, 42)
+    assert [committed.upto_of(uid) for uid in ("a", "b")] == [9, 0]
+    assert state.committed_foreign(9, 43) == CommittedOutput()
+    # What is committed later, and was discarded meanwhile, is not taken for the snapshot's.
+    assert state_after(state, *commits(10, "a1")).committed_foreign(9, 42) == committed
+    again = started("a2", restored_path="/other", restored_crc=42)
+    whole = state_after(state, again, *commits(9, "a2"))
+    assert whole.committed_foreign(9, 42) == CommittedOutput(9)
+
+
+def test_what_one_of_two_records_says_is_committed() -> None:
+    one, other = CommittedOutput(9, {"a": 0, "b": 3}), CommittedOutput(7, {"b": 5})
+    for merged in (one.merged(other), other.merged(one)):
+        assert merged == CommittedOutput(9, {"a": 7, "b": 5})
+    assert one.merged(CommittedOutput(9)) == CommittedOutput(9)
+
+
+def state_after(state: JournalState, *entries: JournalEntry) -> JournalState:
+    for entry in entries:
+        state = after(state, state.tail + 1, entry)
+    return state
 
 
 def test_a_summary_of_an_older_version_tells_what_is_committed_of_retained_checkpoints() -> None:
