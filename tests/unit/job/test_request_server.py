@@ -36,6 +36,9 @@ class FakeJob:
         self.savepoints.append(Future())
         return self.savepoints[-1]
 
+    def close_idle_reads(self) -> None:
+        """Nothing is read."""
+
     def trigger_checkpoint(self) -> Future[Any]:
         message = "no such thing"
         raise ZeroDivisionError(message)

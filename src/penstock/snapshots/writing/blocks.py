@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.snapshots.writing.key_bytes import subtasks_of
+from penstock.snapshots.writing.columns.key_bytes import subtasks_of
 
 _BANDS = 256
 _ROWS_AT_ONCE = 1 << 18

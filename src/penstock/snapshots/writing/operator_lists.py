@@ -10,7 +10,7 @@ import msgspec
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.errors.base import short_repr
 from penstock.snapshots.writing.bad_values import convert_each
-from penstock.snapshots.writing.python_values import from_column
+from penstock.snapshots.writing.columns.python_values import from_column
 from penstock.snapshots.writing.row_encoder import Problem
 from penstock.state.keys import KeyCodec
 from penstock.state.operator.states import (

@@ -16,13 +16,15 @@ from penstock.common.typeinfo import MapTypeInfo, TypeInformation
 from penstock.errors.base import short_repr
 from penstock.savepoint.key_columns import key_column
 from penstock.snapshots.writing.bad_values import NOT_OF_TYPE, BadValue
-from penstock.snapshots.writing.key_bytes import (
+from penstock.snapshots.writing.columns.key_bytes import (
     KeyEncoder,
     groups_of,
     key_type_of,
     routed,
 )
-from penstock.snapshots.writing.last_accesses import with_last_accesses
+from penstock.snapshots.writing.columns.last_accesses import with_last_accesses
+from penstock.snapshots.writing.columns.value_columns import ValueEncoder, value_type
+from penstock.snapshots.writing.columns.wrapped_columns import unwrapped
 from penstock.snapshots.writing.targets import (
     ALIVE_SINCE,
     ENCODED_KEY,
@@ -36,8 +38,6 @@ from penstock.snapshots.writing.targets import (
     WINDOW,
     StateTarget,
 )
-from penstock.snapshots.writing.value_columns import ValueEncoder, value_type
-from penstock.snapshots.writing.wrapped_columns import unwrapped
 from penstock.state.registry.meta_info import MAP_STATE, TIMERS
 from penstock.state.ttl.timestamps import add_timestamps
 from penstock.state.window_encoding import COUNT, GLOBAL, TIME

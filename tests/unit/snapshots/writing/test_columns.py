@@ -18,9 +18,9 @@ from penstock.common.typeinfo import TypeInformation
 from penstock.savepoint.columns import value_column
 from penstock.snapshots.writing import blocks as blocks_module
 from penstock.snapshots.writing.blocks import BlockBuilder, sorted_entries
-from penstock.snapshots.writing.key_bytes import KeyEncoder, groups_of, routed
-from penstock.snapshots.writing.value_columns import ValueEncoder
-from penstock.snapshots.writing.wrapped_columns import unwrapped
+from penstock.snapshots.writing.columns.key_bytes import KeyEncoder, groups_of, routed
+from penstock.snapshots.writing.columns.value_columns import ValueEncoder
+from penstock.snapshots.writing.columns.wrapped_columns import unwrapped
 from penstock.state.key_groups import key_group, routed_key, subtask_of
 from penstock.state.keys import KeyCodec
 from penstock.state.registry.meta_info import StateMetaInfo

@@ -12,8 +12,8 @@ from pyspark.sql.types import ArrayType
 
 from penstock.common.typeinfo import TypeInformation
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from penstock.snapshots.writing.columns.wrapped_columns import unwrapped
 from penstock.snapshots.writing.targets import TIMERS_INFO, info_of
-from penstock.snapshots.writing.wrapped_columns import unwrapped
 from penstock.state.operator.states import RedistributionMode
 from penstock.state.registry.meta_info import LIST_STATE, MAP_STATE, StateMetaInfo
 from penstock.state.window_encoding import COUNT, GLOBAL, TIME

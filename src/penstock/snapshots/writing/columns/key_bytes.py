@@ -16,7 +16,7 @@ from penstock.common.typeinfo import (
     TypeInformation,
 )
 from penstock.snapshots.writing.bad_values import BadValue, convert_each
-from penstock.snapshots.writing.python_values import from_column
+from penstock.snapshots.writing.columns.python_values import from_column
 from penstock.state.key_groups import LONG_KEY, key_groups_of, routed_keys
 from penstock.state.keys import KeyCodec
 from penstock.types.coercion import INTEGER_BITS

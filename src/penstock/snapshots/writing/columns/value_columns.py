@@ -23,7 +23,7 @@ from penstock.common.typeinfo import (
 )
 from penstock.savepoint.columns import ROW_KIND, column_of, value_column
 from penstock.snapshots.writing.bad_values import NOT_OF_TYPE, BadValue, convert_each
-from penstock.snapshots.writing.python_values import from_column
+from penstock.snapshots.writing.columns.python_values import from_column
 from penstock.state.registry.meta_info import (
     LIST_STATE,
     MAP_STATE,

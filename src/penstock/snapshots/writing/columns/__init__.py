@@ -1,0 +1,1 @@
+"""Columns of data frames as stored keys and values."""
