@@ -192,7 +192,7 @@ def measure(backend: str, keys: int, seconds: float, rate: float, rounds: int) -
             alone, beside, reads = [], [], []
             for _ in range(rounds):
                 alone.append(_throughput(directory, seconds))
-                _reads(port, keys, rate, 3.0)  # nobody has read for a while
+                _reads(port, keys, rate, 3.0)  # after a pause in the reads
                 before, cpu = _records(directory), _cpu_s(server.pid)
                 reads.append(_reads(port, keys, rate, seconds))
                 reads[-1]["server_cpu_s"] = _cpu_s(server.pid) - cpu

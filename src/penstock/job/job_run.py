@@ -198,7 +198,7 @@ class JobRun:
         return msgspec.structs.replace(found, checkpoint=last)
 
     def close_idle_reads(self) -> None:
-        """Close state that was read and that nobody has asked for for a while."""
+        """Close state that was read for queries and has not been queried for a minute."""
         self._state_reader.close_idle()
 
     def watch(self, seconds: float) -> float:

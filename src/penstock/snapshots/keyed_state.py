@@ -13,11 +13,10 @@ from penstock.state.keys import KeyCodec
 from penstock.state.registry.meta_info import (
     LIST_STATE,
     MAP_STATE,
-    RAW_STATE,
     TIMERS,
     StateMetaInfo,
 )
-from penstock.types.signature import PICKLED, parse_signature
+from penstock.types.signature import parse_signature
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,6 @@ class KeyedState:
     def are_timers(self) -> bool:
         """Whether its rows are timers: `key` is their time, `map_key` the key they belong to."""
         return self.info.kind == TIMERS
-
-    @property
-    def is_pickled(self) -> bool:
-        """Whether its values are bytes that only pickle can read, which nothing here does."""
-        return self.info.kind != RAW_STATE and PICKLED in self.info.type
 
     @cached_property
     def columns(self) -> StateColumns:

@@ -1,4 +1,4 @@
-"""Looks up single keys, and pages of keys, in the keyed state of an operator."""
+"""Looks up keys in the keyed state of an operator, and scans it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import base64
 import binascii
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from penstock.common.typeinfo import MapTypeInfo
 from penstock.errors import BadCursorError, KeyNotOfTypeError
 from penstock.savepoint.key_columns import TEXT_TAG
-from penstock.savepoint.tables import chunks, table_of
 from penstock.snapshots.json_values import encoded_key
 from penstock.snapshots.keyed_state import KeyedState
 from penstock.snapshots.state_parts import OpenPart
@@ -58,46 +54,11 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Rows in the order of key groups and stored keys, and where to continue."""
-
-    rows: pa.Table
-    next: Cursor | None
-    """None if there are no more rows."""
-
-
-@dataclass(frozen=True, slots=True)
 class OpenOperator:
     """The open parts of an operator's keyed state, in the order of their key groups."""
 
     parts: Sequence[OpenPart]
     key_groups: Sequence[KeyGroupRange]
-
-    def get(self, state: KeyedState, key: Any, map_key: Any = None) -> pa.Table:
-        """Return the rows of a key that came as JSON: none, one, or one per entry or window.
-
-        With `map_key`, also as JSON, only that entry of a map. Timers are found by the key that
-        they belong to.
-
-        Raises:
-            KeyNotOfTypeError: a key is not of its declared type.
-        """
-        encoded = encoded_key(state.key_codec, key)
-        if map_key is None:
-            return _rows(state, self.find(state, encoded))
-        return _rows(state, self.find(state, encoded, encoded_key(map_key_codec(state), map_key)))
-
-    def page(
-        self, state: KeyedState, limit: int, after: Cursor | None = None, prefix: bytes = b""
-    ) -> Page:
-        """Return the rows after a cursor, at most `limit`; with `prefix` of keys that begin so.
-
-        `prefix` is what their stored bytes begin with: see `key_prefix`.
-        """
-        entries = list(islice(self.scan(state, after, prefix), limit + 1))
-        more = len(entries) > limit
-        cursor = Cursor(entries[limit - 1][0][2:]) if more else None
-        return Page(_rows(state, iter(entries[:limit])), cursor)
 
     def find(
         self,
@@ -122,7 +83,10 @@ class OpenOperator:
     def scan(
         self, state: KeyedState, after: Cursor | None = None, prefix: bytes = b""
     ) -> Iterator[Entry]:
-        """Iterate over the store entries after a cursor, with `prefix` as for a page."""
+        """Iterate over the store entries after a cursor, by key group and stored key.
+
+        With `prefix` only those whose keys begin so: see `key_prefix`.
+        """
         return self._with_prefix(state, after, prefix) if prefix else self._after(state, after)
 
     def _entry(self, state: KeyedState, group: int, key: bytes) -> Iterator[Entry]:
@@ -208,11 +172,3 @@ def map_key_codec(state: KeyedState) -> KeyCodec:
     type_info = parse_signature(state.info.type)
     assert isinstance(type_info, MapTypeInfo)
     return KeyCodec(type_info.key, state.operator)
-
-
-def _rows(state: KeyedState, entries: Iterator[Entry]) -> pa.Table:
-    found = [
-        table_of(state.schema, state.columns, state.info.windows, keys, values)
-        for _, keys, values in chunks(entries)
-    ]
-    return pa.concat_tables(found) if found else state.schema.empty_table()

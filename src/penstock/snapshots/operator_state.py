@@ -21,7 +21,7 @@ from penstock.savepoint.columns import Column, value_column
 from penstock.savepoint.key_columns import KeyColumn, key_column
 from penstock.state.operator.states import RedistributionMode, decode_lists
 from penstock.state.registry.meta_info import LIST_STATE, MAP_STATE, NO_VALUE
-from penstock.types.signature import PICKLED, parse_signature, type_signature
+from penstock.types.signature import parse_signature, type_signature
 
 POSITIONS = pa.schema(
     [
@@ -63,11 +63,6 @@ class OperatorState:
     def is_broadcast(self) -> bool:
         """Whether it is a map of which all subtasks have the same copy."""
         return self.distribution is RedistributionMode.BROADCAST
-
-    @property
-    def is_pickled(self) -> bool:
-        """Whether its values are bytes that only pickle can read, which nothing here does."""
-        return PICKLED in self.type
 
     @property
     def type_info(self) -> TypeInformation:

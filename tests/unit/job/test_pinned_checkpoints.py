@@ -26,7 +26,7 @@ from tests.unit.job.counting import (
     launched,
     wait_for_lines,
 )
-from tests.unit.snapshots.json_rows import json_rows
+from tests.unit.snapshots.json_rows import json_rows, page_of
 from tests.unit.support import eventually
 
 
@@ -48,7 +48,7 @@ def counts(snapshot: StoredSnapshot) -> dict[int, int]:
     for part in snapshot.parts(operator):
         with opened_part(part) as one:
             state = state_named(snapshot.keyed_states(operator), operator, "count")
-            page = OpenOperator([one], [part.key_groups]).page(state, 100)
+            page = page_of(OpenOperator([one], [part.key_groups]), state, 100)
             found |= {row["key"]: row["value"] for row in json_rows(page.rows)}
     return found
 

@@ -18,7 +18,7 @@ from penstock.snapshots.queries.entry_reader import EntryReader
 from penstock.snapshots.queries.operator_queries import OperatorQueries
 from penstock.snapshots.queries.query import StateQuery
 from penstock.snapshots.stored_snapshot import StoredSnapshot
-from tests.unit.snapshots.json_rows import json_rows
+from tests.unit.snapshots.json_rows import json_rows, page_of
 from tests.unit.snapshots.test_reading import BOOK, opened, snapshot
 
 NAMES = {"key", "map_key", "value", "window_start", "window_end", "window", "time"}
@@ -43,7 +43,7 @@ def test_entries_are_the_rows_of_tables_in_every_state(stored: StoredSnapshot) -
     for operator in stored.keyed_operators:
         with opened(stored, operator.uid) as (found, names):
             for state in names:
-                rows = json_rows(found.page(state, 10_000).rows)
+                rows = json_rows(page_of(found, state, 10_000).rows)
                 reader = EntryReader(state)
                 entries = [reader.read(entry) for entry in found.scan(state)]
                 without = [{n: e[n] for n in e if n != "expires"} for e in entries]

@@ -36,7 +36,7 @@ from penstock.snapshots.stored_snapshot import (
 )
 from penstock.storage.local_storage import LocalStorage
 from tests.golden.programs import states
-from tests.unit.snapshots.json_rows import json_rows
+from tests.unit.snapshots.json_rows import json_rows, page_of, rows_of_key
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "jobs" / "v1"
 READABLE = {"key", "map_key", "value", "window_start", "window_end", "window"}
@@ -95,20 +95,24 @@ def test_a_key_has_in_every_state_what_the_input_says(stored: StoredSnapshot, ke
         "first": [{"key": key, "value": numbers[0]}],
     }
     with opened(stored) as (operator, names):
-        found = {s.name: shown(json_rows(operator.get(s, key))) for s in names}
+        found = {s.name: shown(json_rows(rows_of_key(operator, s, key))) for s in names}
         assert {name: found[name] for name in expected} == expected
         (bell,) = found["_timers/processing-time"]
         assert (bell["key"], bell["map_key"]) == (states.BELL, key)
         assert {timer["map_key"] for timer in found["_timers/event-time"]} == {key}
-        (raw,) = json_rows(operator.get(state_named(names, stored.operator(BOOK), "raw"), key))
+        (raw,) = json_rows(
+            rows_of_key(operator, state_named(names, stored.operator(BOOK), "raw"), key)
+        )
         assert raw["value"].keys() == {"base64"}
-        (kept,) = json_rows(operator.get(state_named(names, stored.operator(BOOK), "kept"), key))
+        (kept,) = json_rows(
+            rows_of_key(operator, state_named(names, stored.operator(BOOK), "kept"), key)
+        )
         assert kept["value"].keys() == {"base64"}, "pickled values are never unpickled"
 
 
 def test_windows_are_columns(stored: StoredSnapshot) -> None:
     with opened(stored, "TumblingEventTimeWindows") as (operator, names):
-        rows = [row for s in names for row in json_rows(operator.page(s, 1000).rows)]
+        rows = [row for s in names for row in json_rows(page_of(operator, s, 1000).rows)]
     windows = {(row["window_start"], row["window_end"]) for row in rows if "window_start" in row}
     assert windows
     assert all(stop - start == states.SIZE for start, stop in windows)
@@ -118,10 +122,10 @@ def test_pages_of_any_size_have_every_row_once_in_order(stored: StoredSnapshot) 
     for operator in stored.keyed_operators:
         with opened(stored, operator.uid) as (found, names):
             for state in names:
-                whole = json_rows(found.page(state, 10_000).rows)
+                whole = json_rows(page_of(found, state, 10_000).rows)
                 size, cursor, rows = random.Random(state.name).randint(1, 3), None, []
                 while True:
-                    page = found.page(state, size, cursor)
+                    page = page_of(found, state, size, cursor)
                     assert page.rows.num_rows <= size
                     rows += json_rows(page.rows)
                     if page.next is None:
@@ -148,7 +152,7 @@ def test_all_snapshots_of_one_program_read_the_same(name: str) -> None:
     def contents(stored: StoredSnapshot) -> dict[str, Any]:
         with opened(stored) as (operator, names):
             return {
-                s.name: (s.kind, s.info.type, shown(json_rows(operator.page(s, 10_000).rows)))
+                s.name: (s.kind, s.info.type, shown(json_rows(page_of(operator, s, 10_000).rows)))
                 for s in names
             }
 
@@ -157,13 +161,13 @@ def test_all_snapshots_of_one_program_read_the_same(name: str) -> None:
 
 def test_a_key_that_does_not_exist_has_no_rows(stored: StoredSnapshot) -> None:
     with opened(stored) as (operator, names):
-        assert [operator.get(state, 99).num_rows for state in names] == [0] * len(names)
+        assert [rows_of_key(operator, state, 99).num_rows for state in names] == [0] * len(names)
 
 
 @pytest.mark.parametrize("key", ["three", [3], {"a": 1}, 2**70])
 def test_a_key_of_another_type_is_refused(stored: StoredSnapshot, key: Any) -> None:
     with opened(stored) as (operator, names), pytest.raises(KeyNotOfTypeError, match="Long"):
-        operator.get(names[2], key)
+        rows_of_key(operator, names[2], key)
 
 
 def test_unknown_names_are_errors_that_list_the_known_ones(stored: StoredSnapshot) -> None:

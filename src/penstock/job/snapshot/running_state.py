@@ -78,7 +78,7 @@ class RunningStateReader:
         return RunningState(answer, opened.published, read, opened.batch)
 
     def close_idle(self) -> None:
-        """Close what nobody has asked for for a while."""
+        """Close what has not been queried for a minute."""
         if not self._lock.acquire(blocking=False):
             return  # a query is being answered
         try:

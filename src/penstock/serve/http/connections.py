@@ -27,8 +27,8 @@ _RETRY_S = "5"
 class Connection(H11Protocol):
     """A connection that must send the head of a request in time.
 
-    If too many are open, a new one replaces the oldest one without a complete head: whoever only
-    opens connections keeps nobody else out. If there is none of those, the new one gets 503.
+    If too many are open, a new one replaces the oldest one without a complete head: a client
+    that only opens connections does not block others. If there is none, the new one gets 503.
     """
 
     head_timeout_s = HEAD_TIMEOUT_S

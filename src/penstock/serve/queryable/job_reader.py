@@ -46,7 +46,7 @@ _GONE = (DisappearedSnapshotError, NotASnapshotError, CorruptStateError)
 class JobReader:
     """Any thread may call; `ready` and `is_due` never wait for files.
 
-    A checkpoint stays open while somebody uses it. Answers never go back to an older one.
+    A checkpoint stays open while it is in use. Answers never go back to an older one.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class JobReader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has used it for a while."""
+        """Whether it has not been used for a while."""
         return self._monotonic() - self._used > _IDLE_S
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody is using one of its checkpoints."""
+        """Whether one of its checkpoints is in use."""
         with self._lock:
             mine = [*self._retired, *self._older.values()]
             return any(one.is_used for one in mine) or (
@@ -176,7 +176,7 @@ class JobReader:
                 self._opening = float("-inf")
 
     def tidy(self) -> None:
-        """Close what nobody uses any more."""
+        """Close what is not in use any more."""
         with self._work:
             self._tidy()
 

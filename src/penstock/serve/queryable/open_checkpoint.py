@@ -96,7 +96,7 @@ class OpenCheckpoint:
 
     @property
     def is_used(self) -> bool:
-        """Whether somebody is using it."""
+        """Whether it is in use."""
         return self._users > 0
 
     def ready(self, operator: str, now: float) -> OperatorQueries | None:
@@ -162,7 +162,7 @@ class OpenCheckpoint:
                     yield uid, subtask, name
 
     def close(self) -> None:
-        """Close everything, when nobody uses it; its files stay until they are removed."""
+        """Close everything, when it is not in use; its files stay until they are removed."""
         while self._opened:
             _, opened = self._opened.popitem()
             for part in opened.parts:

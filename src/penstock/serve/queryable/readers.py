@@ -22,7 +22,7 @@ _REFRESHED_AT_ONCE = 4
 
 
 class StateReaders:
-    """Any thread may call; a job that nobody asks for for a minute is closed."""
+    """Any thread may call; a job that is not queried for a minute is closed."""
 
     def __init__(self, jobs: JobCatalog, scratch: Path | None = None) -> None:
         """Read jobs of a catalog; `scratch` is where files go, else that for temporary files."""

@@ -18,7 +18,7 @@ _LOCK = "lock"
 
 
 class Scratch:
-    """A private directory that exists while somebody looks up state; any thread may call."""
+    """A private directory that exists while state is looked up; any thread may call."""
 
     def __init__(self, parent: Path | None = None) -> None:
         """Use a directory below `parent`, or that for temporary files; remove abandoned ones."""
@@ -30,7 +30,7 @@ class Scratch:
         remove_abandoned(self._parent)
 
     def new(self) -> Path:
-        """Return the path of a directory that nobody uses; it does not exist yet."""
+        """Return the path of a directory that is not in use; it does not exist yet."""
         with self._lock:
             if self._directory is None:
                 self._directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._parent))
